@@ -47,7 +47,7 @@ from evenhand.mitigation.methods import load_method, names
 from evenhand.mitigation.methods.shrink import MAPS_FILE
 from evenhand.mitigation.shrinking import divergence_and_change, encoded_groups
 from evenhand.mitigation.trainers import DistillTrainer
-from evenhand.recipes.automatic import with_folder
+from evenhand.recipes.automatic import resolve
 from evenhand.recipes.command_line import parse
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.loop import Stages, check_points, run_labels, run_point
@@ -289,7 +289,7 @@ def loop_settings(options: Any) -> LoopSettings:
         flags += ["--tune.training.learning_rate", str(options.learning_rate)]
     if options.max_rows:
         flags += ["--tune.training.max_rows", str(options.max_rows)]
-    return with_folder(parse(flags))
+    return resolve(parse(flags))
 
 
 def main() -> None:

@@ -360,7 +360,7 @@ def common_levels(changes: Iterable[BiasScore], run: str) -> list[BiasScore]:
     return levels
 
 
-def levels_beside_changes(own: Iterable[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
+def comparable_levels(own: Iterable[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
     """Return the levels of one of two compared runs, to print next to the changes.
 
     A level that the comparison has is computed from the rows that both runs have, as the change is; any other level is

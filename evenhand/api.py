@@ -22,7 +22,7 @@ from evenhand.recipes import compare as compare_command
 from evenhand.recipes import label as label_command
 from evenhand.recipes import measure as measure_command
 from evenhand.recipes import tune as tune_command
-from evenhand.recipes.automatic import with_folder
+from evenhand.recipes.automatic import resolve
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings, TuneSettings
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def measure(
         if system_prompt is not None or reasoning is not None:
             raise InputError("model", 'give settings of a named model with it: {"name": …, "system_prompt": …}.')
         values = {"model": model if isinstance(model, Mapping) else str(model), **settings}
-        measured = with_folder(_settings(MeasureSettings, values, "measure"))
+        measured = resolve(_settings(MeasureSettings, values, "measure"))
         measure_command.measure(measured, show=False)
         return Run(measured.output_dir)
     if isinstance(model, str | Path | Mapping):
@@ -118,7 +118,7 @@ def measure(
 
     name = model.config.name_or_path or "model"
     named = {"name": name, "system_prompt": system_prompt, "reasoning": None if reasoning is None else list(reasoning)}
-    measured = with_folder(_settings(MeasureSettings, {"model": named, **settings}, "measure"))
+    measured = resolve(_settings(MeasureSettings, {"model": named, **settings}, "measure"))
     with loaded_dialogue_model(model, tokenizer, "", system_prompt or "", reasoning) as loaded:
         measure_command.measure(measured, show=False, loaded=loaded)
     return Run(measured.output_dir)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.readers.prompt_files import CONTROL_TAG
+from evenhand.evaluation.data.readers.response_files import responses_in_frame
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
@@ -41,6 +42,7 @@ USED_COLUMNS = (
     CONTROL_TAG,
     columns.RESPONSE,
 )
+FRAME = "frame"  # what messages and records call the table
 REPORT_FILE = f"{REPORT}.html"
 FORMS = (Form.POOLED_CORRECTED, Form.CORRECTED, Form.PLAIN)
 
@@ -143,24 +145,25 @@ def measure_responses(
     }
     if isinstance(outcomes, Mapping):
         frame = _with_outcomes(frame, outcomes)
+    used = dict.fromkeys(name for name in (*USED_COLUMNS, *outcomes) if name in frame)
     with TemporaryDirectory(prefix="evenhand-") as temporary:
-        file = Path(temporary, "responses.parquet")
-        _write_frame(file, frame, [*USED_COLUMNS, *outcomes])
         values = {
             "model": {"name": str(model)},
-            "responses": str(file),
+            "responses": FRAME,
             "seed": seed,
             GENERATION_BIAS: settings,
-            "output_dir": str(Path(temporary, "run") if output_dir is None else output_dir),
+            "output_dir": str(temporary if output_dir is None else output_dir),
             "report_to": "none",
         }
+        checked_settings = checked(MeasureSettings, values, "measure_responses")
+        once = checked_settings.generation_bias.repeated_rows == "once"
         try:
-            checked_settings = checked(MeasureSettings, values, "measure_responses")
-            measure(checked_settings, show=False)
+            measure(checked_settings, show=False, frame=responses_in_frame(frame[list(used)], Path(FRAME), once=once))
         except InputError as error:
-            is_about_frame = error.field in ("responses", str(file), f"responses: {file}")
-            problem = error.problem.removeprefix(f"{file}: ").replace(str(file), "the frame")
-            raise InputError("frame" if is_about_frame else error.field, problem) from None
+            is_about_frame = error.field in ("responses", f"responses: {FRAME}")
+            raise InputError(
+                FRAME if is_about_frame else error.field, error.problem.removeprefix(f"{FRAME}: ")
+            ) from None
         return _read_result(checked_settings)
 
 
@@ -187,16 +190,6 @@ def _with_outcomes(frame: pd.DataFrame, outcomes: Mapping[str, Callable[[list[st
             raise InputError("outcomes", f"{name!r} returns {len(values)} values for {len(texts)} responses.")
         frame[name] = values
     return frame
-
-
-def _write_frame(file: Path, frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Write the columns that the frame has, as a file of responses; NaN becomes null."""
-    used = dict.fromkeys(name for name in columns if name in frame)
-    try:
-        frame[list(used)].to_parquet(file, index=False)
-    except (ValueError, TypeError) as error:  # pyarrow's errors are subclasses
-        problem = " ".join(str(error).split())
-        raise InputError("frame", f"{problem}; write text in one column of each name.") from None
 
 
 def _read_result(settings: MeasureSettings) -> MeasuredResponses:

@@ -32,12 +32,13 @@ IDENTITY_DIGITS = 6
 Chosen = TypeVar("Chosen", bound=Measurement)
 
 
-def with_folder(settings: Any) -> Any:
-    """Return settings with the name of the measured model in place of `{model}` in `output_dir`.
+def resolve(settings: Any) -> Any:
+    """Return settings in which `{model}` in `output_dir` is the name of the measured model.
 
-    If the folder has a run of another model of the same name, such as another `checkpoint-500`, six digits of the
-    model's identity are added to the name. The settings of a loop that goes on from a measurement also get the settings
-    of the measurement.
+    Called once, at the doors: the command line and the Python API. If the folder has a run of another model of the same
+    name, such as another `checkpoint-500`, six digits of the model's identity are added to the name. The settings of a
+    loop that goes on from a measurement also get the settings of the measurement. The precision `auto` is replaced
+    later (`with_precision`), because it needs torch.
 
     Raises:
         InputError: the model cannot be used.

@@ -119,9 +119,9 @@ def _settings_to_run(line: CommandLine) -> Any:
     if line.options.get("print_config"):
         print(dump_yaml(as_settings(settings)), end="")
         return None
-    from evenhand.recipes.automatic import with_folder  # the families of metrics take a second to import
+    from evenhand.recipes.automatic import resolve  # the families of metrics take a second to import
 
-    settings = with_folder(settings)
+    settings = resolve(settings)
     start_logging()
     log.setLevel(_log_level(line.options))
     if line.command != "configs":  # it loads nothing

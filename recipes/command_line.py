@@ -57,6 +57,7 @@ POSITIONAL_HELP = {
     "ablate": "the same as --model MODEL",
 }
 # The commands with a model and short names, and where a measurement is in their settings.
+METRICS = "metrics"  # the setting of `measure`
 PREFIXES = {"measure": "", "screen": "", "loop": "measure.", "ablate": "loop.measure."}
 # The settings that are given most often have a short name, the end of their name. The list is written out so that a
 # new setting never changes what a short name means.
@@ -147,6 +148,8 @@ def settings_of(line: CommandLine) -> Any:
     """Return the settings of a config file and flags; flags override the file."""
     values = read_config(line)
     cls = settings_class(line.command)
+    if METRICS in line.flags:
+        values = _of_families(values, line.values[METRICS])
     if line.size:
         group_at(values, f"{PREFIXES[line.command]}prompts").update(SIZES[line.size])
     values = _merged(values, line.values, cls)
@@ -157,6 +160,14 @@ def settings_of(line: CommandLine) -> Any:
     if line.flags or not line.config:
         sources.append("command line")
     return checked(cls, values, " and ".join(sources))
+
+
+def _of_families(values: Mapping[str, Any], metrics: Collection[str]) -> dict[str, Any]:
+    """Return the settings of a file without those of families of metrics that the command line does not name."""
+    from evenhand.recipes.settings import FAMILIES, groups_of
+
+    unused = groups_of(FAMILIES) - groups_of(name for name in metrics if name in FAMILIES)
+    return {name: value for name, value in values.items() if name not in unused}
 
 
 def group_at(values: dict[str, Any], dotted: str) -> dict[str, Any]:

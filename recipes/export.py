@@ -39,8 +39,8 @@ from evenhand.evaluation.score import (
     BiasScore,
     Form,
     Kind,
+    comparable_levels,
     find_score,
-    levels_beside_changes,
     read_scores,
     signature_line,
 )
@@ -313,14 +313,14 @@ def comparison_section(
 ) -> str:
     """Return the card's section on scores before and after tuning, the removed share of bias, and the costs.
 
-    `method` is the method with which the tuned model was measured; what it does beside tuning is not exported. Runs
+    `method` is the method with which the tuned model was measured; what it does apart from tuning is not exported. Runs
     without generation bias say nothing of the remaining bias.
     """
     headline = find_headline(after)
     if headline is None:
         return NOT_COMPARED
-    before = levels_beside_changes(before, changes, "before")
-    after = levels_beside_changes(after, changes, "after")
+    before = comparable_levels(before, changes, "before")
+    after = comparable_levels(after, changes, "after")
     row = change_columns(before, after, changes)
     scores: dict[str, list[str]] = {}
     costs: dict[str, str] = {}

@@ -23,7 +23,7 @@ from evenhand.evaluation.runs.results import TRACKERS
 from evenhand.evaluation.score import SCORES, display_name, read_scores
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import trained_method
-from evenhand.recipes.automatic import measurement_of, with_folder
+from evenhand.recipes.automatic import measurement_of
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import family_configs, measure, read_inputs
@@ -53,7 +53,6 @@ def loop(settings: LoopSettings) -> None:
     Raises:
         InputError: a stage cannot be run, or every method was rejected.
     """
-    settings = with_folder(settings)
     if settings.methods is None:
         model = family_config(measurement_of(settings), GENERATION_BIAS).model
         settings = settings.replaced(methods=processes.on_rank_zero(lambda: default_methods(model)))

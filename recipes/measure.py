@@ -40,7 +40,7 @@ from evenhand.evaluation.score import SCORES, BiasScore, display_name, write_sco
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.page import tuned_on_warnings
 from evenhand.recipes.audit_facts import read_criteria
-from evenhand.recipes.automatic import with_folder, with_precision
+from evenhand.recipes.automatic import with_precision
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.plan import narrower_text
 from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, CompareSettings, MeasureSettings, family_config
@@ -72,6 +72,7 @@ def measure(
     show: bool = True,
     for_comparisons: bool = False,
     loaded: "DialogueModel | None" = None,
+    frame: dict[str, list] | None = None,
 ) -> None:
     """Measure a model with each family of metrics, or write the prompts for another program to answer.
 
@@ -79,6 +80,7 @@ def measure(
         show: print the report.
         for_comparisons: also score what comparisons with this run need.
         loaded: the model, if it is loaded already; `settings.model` then only names it.
+        frame: the columns of responses in memory (`responses_in_frame`); `settings.responses` then only names them.
     """
     if settings.write_prompts:
         (name,) = settings.metrics
@@ -87,8 +89,7 @@ def measure(
         n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
         log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
         return
-    settings = with_folder(settings)
-    configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
+    configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
     inputs = processes.on_rank_zero(lambda: read_inputs(configs))
     if settings.criteria is not None:
         limits = read_criteria(settings.criteria).model_dump(exclude_defaults=True)
@@ -97,7 +98,7 @@ def measure(
         processes.on_rank_zero(lambda: _check_baseline(settings, configs[GENERATION_BIAS], inputs[GENERATION_BIAS]))
     precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
     settings = with_precision(settings, settings.output_dir, precision)  # may import torch, so inputs are checked first
-    configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
+    configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
         configs[settings.metrics[0]].open_model().check()
         if loaded is None and any(FAMILIES[name].loads_model(config) for name, config in configs.items()):
@@ -157,12 +158,16 @@ def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Map
 
 
 def family_configs(
-    settings: MeasureSettings, *, for_comparisons: bool = False, loaded: "DialogueModel | None" = None
+    settings: MeasureSettings,
+    *,
+    for_comparisons: bool = False,
+    loaded: "DialogueModel | None" = None,
+    frame: dict[str, list] | None = None,
 ) -> dict[str, FamilyConfig]:
-    """Return the config of each family's measurement, by the family's name; the model may be loaded already."""
+    """Return the config of each family's measurement, by the family's name; the other arguments are as in `measure`."""
     configs = {}
     for name in dict.fromkeys(settings.metrics):
-        config = family_config(settings, name, for_comparisons=for_comparisons)
+        config = replace(family_config(settings, name, for_comparisons=for_comparisons), frame=frame)
         configs[name] = config if loaded is None else with_loaded(config, loaded)
     return configs
 

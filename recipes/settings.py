@@ -143,9 +143,9 @@ class Tracked(StrictSettings):
 
 def groups_of(metrics: Iterable[str]) -> set[str]:
     """Return the names of the groups of settings that families of metrics have, of their own and shared."""
-    names = set(metrics)
+    names = set()
     for name in metrics:
-        names.update(FAMILIES[name].SHARED)
+        names |= {name, *FAMILIES[name].SHARED}
     return names
 
 

@@ -55,6 +55,17 @@ def offensiveness_classifier(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def commands(tmp_path_factory):
+    """Runs `evenhand` commands in forked processes."""
+    from tests.forked_commands import ForkedCommands  # copies the environment
+
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # by all workers
+    with ForkedCommands(tmp_path_factory.mktemp("commands"), shared) as forked:
+        yield forked
+
+
+@pytest.fixture(scope="session")
 def chromium(tmp_path_factory):
     """A headless Chromium, the same for all tests; they are skipped where there is none."""
     with headless(tmp_path_factory.mktemp("browser")) as opened:

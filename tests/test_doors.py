@@ -3,9 +3,7 @@
 import os
 import re
 import shutil
-import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -72,7 +70,7 @@ def write_answers(file: Path, curt_share: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory):
+def workspace(tmp_path_factory, commands):
     """A folder with answers, a config and a program `evenhand`, as after the action's step "Install"."""
     folder = tmp_path_factory.mktemp("workspace")
     write_answers(folder / "old.csv", curt_share=0.25)
@@ -81,8 +79,7 @@ def workspace(tmp_path_factory):
     (folder / "bias.yaml").write_text(yaml.safe_dump({"generation_bias": settings}))
     program = folder / "bin" / "evenhand"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m evenhand "$@"\n')
-    program.chmod(program.stat().st_mode | stat.S_IEXEC)
+    commands.write_program(program)
     return folder
 
 

@@ -1,10 +1,7 @@
 """The examples of docs/extending.md run as they stand on the page, from a folder of the user's own."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -38,7 +35,7 @@ from evenhand.recipes.loop import check_points
 from evenhand.recipes.point import plan_points
 
 quiet = ["--report_to", "none", "--quiet"]
-measured = ["measure", "--model", "m", "--metrics", "prompt_length", "--prompts.descriptors", "20"]
+measured = ["measure", "--metrics", "prompt_length", "--prompts.descriptors", "20"]
 for run, words in (("before", "3"), ("after", "7")):
     assert main([*measured, "--prompt_length.min_words", words, "--output_dir", run, *quiet]) == 0
 assert main(["compare", "before", "after", "--output_dir", "changes", *quiet]) == 0
@@ -65,9 +62,8 @@ def examples(tmp_path_factory):
     return folder
 
 
-def test_the_family_of_the_page_is_measured_compared_and_planned(examples, tmp_path):
-    done = in_folder(tmp_path, examples, "-c", COMMANDS)
-    assert done.returncode == 0, done.stderr
+def test_the_family_of_the_page_is_measured_compared_and_planned(examples, commands, tmp_path):
+    done = commands.run("-c", COMMANDS, cwd=tmp_path, own=examples)
     before, after, change = (read_scores(tmp_path / run / "scores.json")[0] for run in ("before", "after", "changes"))
     assert (before.metric, before.value > 3, after.value > 7) == ("prompt_length", True, True)
     assert (change.name, change.value) == ("prompt_length_difference", after.value - before.value)
@@ -112,19 +108,6 @@ result.report("page.html")
 """
 
 
-def in_folder(folder, examples, *command):
-    environment = os.environ | {"EVENHAND_PATH": str(examples), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, *command],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-        cwd=folder,
-        env=environment,
-    )
-
-
 class Ollama(BaseHTTPRequestHandler):
     """Ollama's /api/chat: each answer ends with its seed, and an answer with an odd seed is cut."""
 
@@ -152,19 +135,19 @@ class Ollama(BaseHTTPRequestHandler):
         pass
 
 
-def test_the_kind_of_model_of_the_page_is_measured(examples, tmp_path):
+def test_the_kind_of_model_of_the_page_is_measured(examples, commands, tmp_path):
     """Every prompt has the answer with its seed, although each fifth request fails; the second run asks nothing."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Ollama)
     Thread(target=server.serve_forever, daemon=True).start()
-    command = ["-m", "evenhand", "measure", "llama3.2", "--model.source", "ollama", "--config", "testbed"]
+    command = ["measure", "llama3.2", "--model.source", "ollama", "--config", "testbed"]
     command += ["--server", f"http://127.0.0.1:{server.server_address[1]}", "--prompts.descriptors", "14"]
     command += ["--prompts.filters", "{template: ['I like {plural_noun_phrase}.']}"]
     command += ["--generation_bias.permutations", "0", "--report_to", "none", "--output_dir", "run"]
     try:
-        done = in_folder(tmp_path, examples, *command)
-        assert done.returncode == 0, done.stderr
+        commands.run(*command, cwd=tmp_path, own=examples)
         n_asked = len(Ollama.bodies)
-        assert in_folder(tmp_path, examples, *command).returncode == 0 and len(Ollama.bodies) == n_asked
+        commands.run(*command, cwd=tmp_path, own=examples)
+        assert len(Ollama.bodies) == n_asked
     finally:
         server.shutdown()
         server.server_close()
@@ -194,7 +177,7 @@ MEASURE = Measure(
 """
 
 
-def test_the_outcome_of_the_page_is_scored_tested_and_in_the_report(examples, tmp_path):
+def test_the_outcome_of_the_page_is_scored_tested_and_in_the_report(examples, commands, tmp_path):
     """Only one of three people gets apologies, after half of the prompts of each of eight templates.
 
     A number of the quality of responses needs no more than its declaration.
@@ -209,8 +192,7 @@ def test_the_outcome_of_the_page_is_scored_tested_and_in_the_report(examples, tm
                 rows.append({"text": f"{person} {template}?", "template": f"t{template}", "descriptor": person})
                 rows[-1]["response"] = response
     pd.DataFrame(rows).to_csv(tmp_path / "responses.csv", index=False)
-    done = in_folder(tmp_path, examples, "-c", OUTCOME_COMMANDS)
-    assert done.returncode == 0, done.stderr
+    commands.run("-c", OUTCOME_COMMANDS, cwd=tmp_path, own=examples)
     scores = read_scores(tmp_path / "run" / "scores.json")
     spread = find_score(scores, "apology", Form.SPREAD)
     assert spread.value == pytest.approx((0.25 / 3) ** 0.5) and spread.p_value <= 0.05  # means ½, 0, 0
@@ -224,11 +206,11 @@ def test_the_outcome_of_the_page_is_scored_tested_and_in_the_report(examples, tm
 
 
 @pytest.mark.parametrize("name", ["refusal", "nothing"])
-def test_a_file_without_an_outcome_of_its_own_name_is_named(name, tmp_path):
+def test_a_file_without_an_outcome_of_its_own_name_is_named(name, commands, tmp_path):
     (tmp_path / "outcomes").mkdir()
     (tmp_path / "outcomes" / f"{name}.py").write_text("MEASURE = None\n")  # refusal is built in
-    done = in_folder(tmp_path, tmp_path, "-m", "evenhand", "measure", "--model", "m")
-    assert done.returncode == 2 and "generation_bias.outcomes: " in done.stderr and name in done.stderr
+    done = commands.start("measure", "--model", "m", cwd=tmp_path, own=tmp_path)
+    assert done.wait() == 2 and "generation_bias.outcomes: " in done.stderr and name in done.stderr
 
 
 GREETING = '''
@@ -268,18 +250,17 @@ greeting: {{words: I like music.}}
 
 
 @pytest.mark.slow
-def test_methods_of_a_folder_go_through_the_loop_together(examples, tmp_path):
+def test_methods_of_a_folder_go_through_the_loop_together(examples, commands, tmp_path):
     """The method of the page tunes the model, and another one of the folder asks the tuned model in another way."""
     (examples / "methods" / "greeting.py").write_text(GREETING)
     (tmp_path / "loop.yaml").write_text(LOOP)
-    command = ["-m", "evenhand", "loop", "--config", "loop.yaml", "--output_dir", "run"]
-    done = in_folder(tmp_path, examples, *command, "--report_to", "none")
-    assert done.returncode == 0, done.stderr
+    command = ["loop", "--config", "loop.yaml", "--output_dir", "run", "--report_to", "none"]
+    commands.run(*command, cwd=tmp_path, own=examples)
     folder = tmp_path / "run" / "shortest+greeting"
     assert {path.name for path in folder.iterdir()} == {"tune", "after", "compare"}
     assert (folder / "tune" / "adapter" / "adapter_model.safetensors").exists()
     (signature, *_) = [score.signature["model"] for score in read_scores(folder / "after" / "scores.json")]
     assert signature["system_prompt"] == "I like music." and signature["name"].endswith("adapter")
     assert "I like music." in (folder / "after" / "report.html").read_text()
-    refused = in_folder(tmp_path, examples, "-m", "evenhand", "measure", "--model", "m", "--greeting.words", "Hi.")
-    assert refused.returncode == 2 and "greeting: " in refused.stderr
+    refused = commands.start("measure", "--model", "m", "--greeting.words", "Hi.", cwd=tmp_path, own=examples)
+    assert refused.wait() == 2 and "greeting: " in refused.stderr

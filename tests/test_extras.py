@@ -1,14 +1,12 @@
 """Optional packages: everything else works without them, and what needs them names the command that installs them."""
 
-import subprocess
-import sys
 import tomllib
 from importlib.util import find_spec
 
 import pytest
 
 from evenhand.evaluation.errors import InputError, require_extra
-from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
+from tests.forked_commands import ROOT
 from tests.gendered_references import written_references
 
 # Imports every module without the packages, and prints the errors of the commands that need them.
@@ -27,7 +25,7 @@ from evenhand.recipes.cli import main
 for module in pkgutil.walk_packages(evenhand.__path__, "evenhand."):
     if not module.name.endswith(("__main__", "rating.server")):
         import_module(module.name)
-references = sys.argv[1]
+references = {references!r}
 for arguments in (
     ["rate", "runs/a", "runs/b"],
     ["measure", "--metrics", "translation_bias", "--model", "m", "--references", references],
@@ -38,11 +36,9 @@ for arguments in (
 """
 
 
-def test_what_needs_an_extra_names_it_and_all_else_is_imported_without(tmp_path):
-    command = [sys.executable, "-c", WITHOUT, str(written_references(tmp_path))]
-    options = {"env": ENVIRONMENT | {"PYTHONPATH": str(ROOT)}, "capture_output": True, "text": True}
-    done = subprocess.run(command, cwd=tmp_path, timeout=PATIENCE, **options)
-    assert done.returncode == 0, done.stderr
+def test_what_needs_an_extra_names_it_and_all_else_is_imported_without(commands, tmp_path):
+    code = WITHOUT.replace("{references!r}", repr(str(written_references(tmp_path))))
+    done = commands.run("-c", code, cwd=tmp_path, own=tmp_path)
     errors = [line for line in done.stderr.splitlines() if "pip install" in line]
     extras = ("rate", "translation", "translation", "completion")
     assert len(errors) == len(extras), errors

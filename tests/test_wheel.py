@@ -11,8 +11,14 @@ from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
 
 pytestmark = pytest.mark.slow
 SOURCES = ("evenhand", "docs", "evaluation", "mitigation", "recipes", "pyproject.toml", "README.md", "LICENSE")
-# In one process, as importing torch takes ten seconds.
+# In a process that has imported other packages, but nothing of this project, and does not find the clone.
 COMMANDS = """
+import sys
+
+sys.path[:] = [{site!r}, *(path for path in sys.path if path not in ("", {clone!r}))]
+for name in [name for name in sys.modules if name.partition(".")[0] in ("tests", "tools")]:
+    del sys.modules[name]
+
 import pkgutil
 from contextlib import suppress
 from importlib import import_module
@@ -77,7 +83,7 @@ def test_the_command_is_there(site, tmp_path):
     assert printed == f"evenhand {version}\n"
 
 
-def test_commands_configs_and_testbed_need_no_clone(site, tmp_path):
-    options = {"PYTHONPATH": str(site)}
-    run([sys.executable, "-c", COMMANDS.replace("{site!r}", repr(str(site)))], tmp_path, **options)
+def test_commands_configs_and_testbed_need_no_clone(site, commands, tmp_path):
+    code = COMMANDS.replace("{site!r}", repr(str(site))).replace("{clone!r}", repr(str(ROOT)))
+    commands.run("-c", code, cwd=tmp_path, own=tmp_path)
     assert (tmp_path / "styles" / "report.html").exists()

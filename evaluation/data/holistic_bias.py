@@ -276,6 +276,21 @@ def generate_prompts(taxonomy: AnyTaxonomy) -> pd.DataFrame:
     return table
 
 
+_last_prompts: dict[tuple[str, tuple[Template, ...]], pd.DataFrame] = {}
+
+
+def all_prompts(taxonomy: AnyTaxonomy) -> pd.DataFrame:
+    """Return `generate_prompts` of a taxonomy that was loaded, once for all runs of a loop.
+
+    The table of the last taxonomy is kept and must not be changed.
+    """
+    key = (taxonomy.sha256, taxonomy.templates)
+    if key not in _last_prompts:
+        _last_prompts.clear()
+        _last_prompts[key] = generate_prompts(taxonomy)
+    return _last_prompts[key]
+
+
 def _noun_phrases(taxonomy: Taxonomy) -> Iterator[NounPhrase]:
     """Yield the nouns, the descriptors alone and before each noun, and the fixed and inflected standalone phrases."""
     for noun in taxonomy.nouns:

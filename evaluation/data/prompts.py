@@ -24,6 +24,7 @@ from evenhand.evaluation.data.holistic_bias import (
     SINGULAR_SLOT,
     AnyTaxonomy,
     Template,
+    all_prompts,
     generate_prompts,
     load_taxonomy,
 )
@@ -175,7 +176,9 @@ def split_prompts(prompts: pd.DataFrame, by: str, fraction: float, seed: int) ->
     n = 0 if total < 2 else min(max(round(fraction * total), 1), total - 1)
     in_train = table[by].isin(sample_strata(strata, n, seed, f"split by {by}", split=True))
     measure = table[~in_train]
-    context = table.groupby(_context(table), sort=False, dropna=False).ngroup()
+    read = _context(table)
+    # Numbering groups takes much longer than comparing the texts themselves.
+    context = table[read[0]] if len(read) == 1 else table.groupby(read, sort=False, dropna=False).ngroup()
     in_measure = context.isin(context[~in_train])
     train = table[in_train & ~in_measure]
     if not len(train):
@@ -294,7 +297,7 @@ def dataset_prompts(settings: PromptSettings, seed: int, table: pd.DataFrame | N
     With `settings.variations`, the seed and the text decide which of `VARIATIONS` (Smith et al. 2022, A.3) a prompt
     gets, each with probability 1/2.
     """
-    table = generate_prompts(prompts_taxonomy(settings)) if table is None else table
+    table = all_prompts(prompts_taxonomy(settings)) if table is None else table
     table = sample_descriptors(select_prompts(table, **settings.active_filters()), settings.descriptors)
     if not settings.variations:
         return table
@@ -332,7 +335,7 @@ def _context(table: pd.DataFrame) -> list[str]:
 
 def _strata(table: pd.DataFrame, by: str, stratum: str | None) -> dict[str, list[str]]:
     """Return the sorted values of column `by` in each stratum; a value of several strata is in the smallest stratum."""
-    pairs = set(zip(table[by].tolist(), table[stratum] if stratum else [""] * len(table), strict=True))
+    pairs = set(zip(table[by].tolist(), table[stratum].tolist() if stratum else [""] * len(table), strict=True))
     sizes = Counter(name for _, name in pairs)
     smallest: dict[str, str] = {}
     for value, name in sorted(pairs, key=lambda pair: (sizes[pair[1]], pair[1])):

@@ -71,6 +71,7 @@ class FamilyConfig:
         capabilities: names of tasks of lm-evaluation-harness.
         for_comparisons: also score what comparisons with this run need, once for all of them.
         wrap_model: makes the measured model of the model that the settings name; None: it is measured as it is.
+        frame: the columns of responses in memory, which `responses` then only names.
     """
 
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -86,6 +87,7 @@ class FamilyConfig:
     capabilities: Sequence[str] = ()
     for_comparisons: bool = False
     wrap_model: Callable[["Model"], "Model"] | None = None
+    frame: dict[str, list] | None = None
 
     @property
     def has_weights(self) -> bool:
@@ -107,6 +109,7 @@ class FamilyConfig:
             reasoning=tuple(self.model.reasoning or ()),
             once=getattr(self.settings, "repeated_rows", "") == "once",
             has_ids=self.prompts.file is not None,
+            frame=self.frame,
         )
 
     def open_model(self, *, scores_sentences: bool = False) -> "Model":

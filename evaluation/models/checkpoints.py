@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model_state_dict
 from safetensors import safe_open
 from transformers import (
     AutoConfig,
@@ -52,6 +51,9 @@ from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import working
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import AUTO, SPLITS, CheckpointSettings, ClassifierSettings, ModelSettings, checked
+
+if TYPE_CHECKING:  # slow to import where bitsandbytes is installed, and only adapters need it
+    from peft import PeftConfig, PeftModel
 
 log = logging.getLogger("evenhand")
 
@@ -115,6 +117,8 @@ def load_network(
         with working(f"loading {display_name(model.name)}"):
             weights = load_weights(class_for(model, config), model, config=config if is_gguf(model.name) else None)
         return weights, load_tokenizer(model, weights.config)
+    from peft import PeftModel
+
     config = adapter_config(folder, strength)
     weights, tokenizer = load_network(base, class_for)
     if invocation_of(weights) is not None:
@@ -137,7 +141,7 @@ def load_network(
     return weights, tokenizer
 
 
-def _merged(adapted: PeftModel) -> PreTrainedModel:
+def _merged(adapted: "PeftModel") -> PreTrainedModel:
     """Return the network of an adapter, merged unless the adapter is an activated one or the weights are quantized."""
     if invocation_of(adapted) is not None:
         return adapted
@@ -170,8 +174,10 @@ def ignore_renamed_checkpointing() -> Iterator[None]:
         yield
 
 
-def check_adapter_fits(folder: Path, adapted: PeftModel) -> None:
+def check_adapter_fits(folder: Path, adapted: "PeftModel") -> None:
     """Raise ValueError if an adapter's file has weights that fit no layer, or lacks some; PEFT only warns."""
+    from peft import get_peft_model_state_dict
+
     stored: set[str] = set()
     for file in folder.glob("adapter_model*.safetensors"):
         with safe_open(file, framework="pt") as tensors:
@@ -189,8 +195,10 @@ def check_adapter_fits(folder: Path, adapted: PeftModel) -> None:
         raise ValueError("; ".join(faults))
 
 
-def adapter_config(folder: Path, strength: float | None = None) -> PeftConfig:
+def adapter_config(folder: Path, strength: float | None = None) -> "PeftConfig":
     """Return the config of the adapter in a folder, with its change of the weights multiplied by `strength`."""
+    from peft import PeftConfig
+
     try:
         config = PeftConfig.from_pretrained(str(folder))
     except Exception as error:  # an unknown type is a KeyError, a missing field a TypeError
@@ -203,8 +211,10 @@ def adapter_config(folder: Path, strength: float | None = None) -> PeftConfig:
     return config
 
 
-def check_strength(config: PeftConfig, name: str) -> None:
+def check_strength(config: "PeftConfig", name: str) -> None:
     """Raise InputError if an adapter, called `name` in the error, is not LoRA, or changes more than alpha scales."""
+    from peft import LoraConfig
+
     is_lora = type(config) is LoraConfig and not config.use_dora and not isinstance(config.init_lora_weights, str)
     if not is_lora or config.modules_to_save or config.trainable_token_indices or config.bias != "none":
         raise InputError(

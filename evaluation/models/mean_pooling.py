@@ -6,7 +6,6 @@ Sentence encoders are trained with this mean (Reimers and Gurevych 2019, §3), u
 from pathlib import Path
 
 import torch
-from peft import PeftModel
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import SequenceClassifierOutput
 
@@ -58,6 +57,8 @@ def load_adapted_classifier(
     Raises:
         InputError: the encoder is missing or has other weights, or the adapter is damaged.
     """
+    from peft import PeftModel  # slow to import where bitsandbytes is installed
+
     description = read_description(folder)
     encoder_folder = find_encoder(description.encoder, description.encoder_sha256)
     source = model.replaced(name=str(encoder_folder), revision=None)

@@ -311,8 +311,7 @@ class _Counter:
         self.largest.append(float(successive[0]))
         self.n_as_large += successive >= self.observed
         self.n_as_large_overall += bool(vector[-1] >= self.vector[-1] * (1 - ROUNDING))
-        place = self.code * self.histogram.shape[1] + self._bins(vector)
-        self.histogram += np.bincount(place, minlength=self.histogram.size).reshape(self.histogram.shape)
+        np.add.at(self.histogram, (self.code, self._bins(vector)), 1)
 
     def p_values(self, level: float, to_page: Callable[[np.ndarray], np.ndarray]) -> PValues:
         """Return the p-values of the set; `level` is the p-value within the set that is LEVEL on the page."""

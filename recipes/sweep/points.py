@@ -34,8 +34,8 @@ from evenhand.evaluation.score import (
     BiasScore,
     Form,
     Kind,
+    comparable_levels,
     find_score,
-    levels_beside_changes,
     read_scores,
 )
 from evenhand.evaluation.settings import as_settings
@@ -126,8 +126,8 @@ def threshold_columns(point: Point) -> dict[str, float]:
 def point_results(point: Point) -> dict[str, Any]:
     """Return the columns of bias, reduction and costs of a finished point."""
     changes = read_scores(point.comparison / SCORES)
-    before = levels_beside_changes(read_scores(point.before.output_dir / SCORES), changes, "before")
-    after = levels_beside_changes(read_scores(point.after.output_dir / SCORES), changes, "after")
+    before = comparable_levels(read_scores(point.before.output_dir / SCORES), changes, "before")
+    after = comparable_levels(read_scores(point.after.output_dir / SCORES), changes, "after")
     row = change_columns(before, after, changes)
     row |= bias_columns(before, after)
     if point.after_without_tag is not None:

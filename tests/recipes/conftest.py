@@ -6,15 +6,7 @@ import pytest
 
 from evenhand.recipes import cli
 from evenhand.recipes.settings import COMMANDS
-from tests.forked_commands import ForkedCommands
 from tools.testbed import grammar
-
-
-@pytest.fixture(scope="session")
-def commands(tmp_path_factory):
-    """A server that runs `evenhand` commands in forked processes."""
-    with ForkedCommands(tmp_path_factory.mktemp("commands")) as forked:
-        yield forked
 
 
 @pytest.fixture(scope="session")

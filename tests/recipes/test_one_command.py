@@ -13,7 +13,7 @@ from evenhand.evaluation.runs.record import read_run
 from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes import automatic, testbed
-from evenhand.recipes.automatic import folder_name, with_folder, with_precision
+from evenhand.recipes.automatic import folder_name, resolve, with_precision
 from evenhand.recipes.check import check_findings
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse
@@ -134,7 +134,7 @@ def test_the_folder_has_the_models_name(name, expected, tmp_path, monkeypatch):
 
 
 def test_a_loop_has_another_folder_than_a_measurement():
-    measured, looped = (with_folder(parse([command, "org/model"])).output_dir for command in ("measure", "loop"))
+    measured, looped = (resolve(parse([command, "org/model"])).output_dir for command in ("measure", "loop"))
     assert (str(measured), str(looped)) == ("runs/model", "runs/model-loop")
 
 
@@ -227,12 +227,12 @@ def test_a_loop_goes_on_from_a_finished_measurement(runs, workplace):
 )
 def test_a_loop_measures_as_the_run_did(runs, flags):
     with pytest.raises(InputError, match=f"{flags[0].strip('-')}.*leave it out"):
-        with_folder(parse(["loop", str(runs / "float32"), *flags]))
+        resolve(parse(["loop", str(runs / "float32"), *flags]))
 
 
 def test_a_loop_needs_a_measurement_of_a_model(runs, tmp_path):
     with pytest.raises(InputError, match="^base_run: "):
-        with_folder(LoopSettings(base_run=tmp_path))
+        resolve(LoopSettings(base_run=tmp_path))
 
 
 def test_a_loop_needs_a_run_of_generation_bias(tmp_path):
@@ -240,4 +240,4 @@ def test_a_loop_needs_a_run_of_generation_bias(tmp_path):
     flags = ["--prompts.descriptors", "20", "--report_to", "none"]
     assert main(["measure", "--config", "testbed_likelihoods", *flags, "--output_dir", run]) == 0
     with pytest.raises(InputError, match=r"^base_run: .*likelihood_bias"):
-        with_folder(parse(["loop", run]))
+        resolve(parse(["loop", run]))

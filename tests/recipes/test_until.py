@@ -5,8 +5,7 @@ The same after a kill between two looks, and in several processes.
 
 import json
 import math
-import subprocess
-import sys
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +36,6 @@ from evenhand.recipes.check import check_findings
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CheckSettings, MeasureSettings
 from tests.fault_server import serving
-from tests.forked_commands import ENVIRONMENT, ROOT
 from tests.testbed_settings import MODEL, generation_bias
 
 PEOPLE = 14
@@ -252,9 +250,10 @@ def uninterrupted(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def killed(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def killed_once(tmp_path_factory):
     """The folder of the same run, killed between two looks."""
+    folder = tmp_path_factory.mktemp("killed") / "run"
     looks = []
     decided_range = interim_looks.decided_range
 
@@ -264,13 +263,19 @@ def killed(tmp_path, monkeypatch):
         looks.append(decided_range(*arguments))
         return looks[-1]
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interim_looks, "decided_range", killing)
         with pytest.raises(KeyboardInterrupt):
-            measure(built_in(tmp_path / "run", LIMIT), show=False)
+            measure(built_in(folder, LIMIT), show=False)
     assert looks == [None] * LOOKS_UNTIL_KILL
-    assert len(answered(tmp_path / "run")) == plan_looks(TEMPLATES).rounds[LOOKS_UNTIL_KILL] * PEOPLE
-    return tmp_path / "run"
+    assert len(answered(folder)) == plan_looks(TEMPLATES).rounds[LOOKS_UNTIL_KILL] * PEOPLE
+    return folder
+
+
+@pytest.fixture
+def killed(killed_once, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(killed_once, tmp_path / "run")
 
 
 def stop_of(folder):
@@ -301,28 +306,24 @@ def test_a_run_that_was_killed_between_looks_decides_as_an_uninterrupted_one(kil
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_between_looks_accounts_for_them_at_its_end(killed, tmp_path):
+def test_a_run_that_was_killed_between_looks_accounts_for_them_at_its_end(killed, whole):
     before = answer_files(killed)
     measure(built_in(killed), show=False)  # without `until`
     assert before.items() < answer_files(killed).items()
     assert sorted(answered(killed)) == sorted(read_table(killed / "prompts.parquet")["prompt_id"])
     assert stop_of(killed)["look"] == len(plan_looks(TEMPLATES).rounds) - 1
-    measure(built_in(tmp_path / "whole"), show=False)
-    assert "stopped" not in json.loads((tmp_path / "whole" / "run.json").read_text())
+    assert "stopped" not in json.loads((whole / "run.json").read_text())
     mine = pooled(killed)
-    theirs = pooled(tmp_path / "whole")
+    theirs = pooled(whole)
     assert mine.value == pytest.approx(theirs.value)
     assert mine.interval[0] < theirs.interval[0] < theirs.interval[1] < mine.interval[1]
 
 
 @pytest.mark.slow
-def test_two_processes_stop_at_the_same_look_as_one(uninterrupted, tmp_path):
+def test_two_processes_stop_at_the_same_look_as_one(uninterrupted, commands, tmp_path):
     folder = tmp_path / "run"
-    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2"]
-    launcher += ["--config_file", "recipes/configs/accelerate/ddp.yaml", "-m", "evenhand"]
     command = ["measure", "--config", str(uninterrupted), "--until", str(LIMIT), "--output_dir", str(folder)]
-    done = subprocess.run([*launcher, *command], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr  # both processes came to their ends
+    commands.run(*command, processes=2)  # both come to their ends
     assert json.loads((folder / "run.json").read_text())["processes"] == 2
     assert stop_of(folder) == stop_of(uninterrupted)
     mine, theirs = (read_table(run / "responses.parquet") for run in (folder, uninterrupted))

@@ -4,13 +4,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.csv_files import csv_text
@@ -45,9 +46,9 @@ from evenhand.evaluation.data.readers.response_logs import (
     parse_log,
     read_inspect,
 )
-from evenhand.evaluation.data.readers.table_files import columns_of
+from evenhand.evaluation.data.readers.table_files import columns_of, nan_as_none
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.files import atomic_write, write_text
+from evenhand.evaluation.files import atomic_write, json_sha256, sha256_of, write_text
 from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
 from evenhand.evaluation.tables import table_rows
 
@@ -88,6 +89,7 @@ class ResponseFile:
         has_ids: whether a column prompt_id is of the configured prompts in any case (`has_own_prompts`).
         since: the first day of the responses; None: all.
         before: the day before which the responses are; None: all.
+        frame: the columns of responses in memory (`responses_in_frame`), which `path` then only names; None: a file.
     """
 
     path: Path
@@ -98,13 +100,21 @@ class ResponseFile:
     has_ids: bool = False
     since: date | None = None
     before: date | None = None
+    frame: dict[str, list] | None = field(default=None, compare=False)
 
     @property
     def columns(self) -> dict[str, list]:
         """The columns of the file."""
+        if self.frame is not None:
+            return self.frame
         status = self.path.stat() if self.path.exists() else None
         version = None if status is None else (status.st_mtime_ns, status.st_size)
         return _read(self, version)
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the file, or of the columns in memory."""
+        return sha256_of(self.path) if self.frame is None else json_sha256(self.frame)
 
     @property
     def has_prompts(self) -> bool:
@@ -209,6 +219,39 @@ def read_responses(
     if not path.exists():
         raise InputError("responses", f"{path} does not exist.")
     table = _read_columns(path, descriptor_column, named or {})
+    return _responses_in(table, path, descriptor_column, reasoning, has_ids=has_ids, unknown=unknown)
+
+
+def responses_in_frame(frame: pd.DataFrame, path: Path, *, once: bool = False) -> dict[str, list]:
+    """Return the columns of a data frame with the rows of a file of responses, as `read_responses` returns them.
+
+    Args:
+        path: what messages call the frame.
+        once: whether rows that repeat prompt and response are dropped.
+
+    Raises:
+        InputError: as `read_responses`; or a column has values of several types, or occurs twice.
+    """
+    try:
+        columns_of_frame = pa.Table.from_pandas(frame, preserve_index=False).to_pydict()
+    except (ValueError, TypeError) as error:  # pyarrow's errors are subclasses
+        problem = " ".join(str(error).split())
+        raise InputError(path, f"{problem}; write text in one column of each name.") from None
+    table = {name: nan_as_none(values) for name, values in columns_of_frame.items()}
+    table = _responses_in(_parsed_columns(table, path, {}), path)
+    return drop_repeated_rows(table) if once else table
+
+
+def _responses_in(
+    table: dict[str, list],
+    path: Path,
+    descriptor_column: str | None = None,
+    reasoning: Sequence[str] | None = None,
+    *,
+    has_ids: bool = False,
+    unknown: str | None = None,
+) -> dict[str, list]:
+    """Return the columns of responses in the columns of a table; the arguments are those of `read_responses`."""
     if not table:
         raise InputError("responses", f"{path} is empty; give a file with a row for each answer.")
     if columns.PROMPT_ID in table and not has_ids and has_own_prompts(table, descriptor_column):
@@ -250,7 +293,11 @@ def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str,
     if is_inspect_log(path):
         names = read_inspect(path, descriptor_column)
         return names | _named_columns(_rows_of(names), named, path)
-    table = read_rows(path, "responses", descriptor_column, named.values())
+    return _parsed_columns(read_rows(path, "responses", descriptor_column, named.values()), path, named)
+
+
+def _parsed_columns(table: dict[str, list], path: Path, named: Mapping[str, str]) -> dict[str, list]:
+    """Return the columns of a table, or of a log of another tool in its rows."""
     rows = _rows_of(table)
     try:
         found = None if named.keys() >= {columns.TEXT, columns.RESPONSE} else parse_log(rows)

@@ -92,7 +92,7 @@ def read_columns(
             columns = table.to_pydict()
         else:
             columns = _read_delimited(path, header)
-        columns = {name: _nan_as_none(values) for name, values in columns.items()}
+        columns = {name: nan_as_none(values) for name, values in columns.items()}
         columns = _spell_as_known(columns, known)
         return _infer_types(columns, known) if typed and path.suffix.lower() in DELIMITED else columns
     except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
@@ -100,7 +100,7 @@ def read_columns(
         raise InputError(path, f"cannot be read as {content} ({reason}); give a table, best in UTF-8.") from None
 
 
-def _nan_as_none(values: list) -> list:
+def nan_as_none(values: list) -> list:
     """Return the values with None in place of NaN, which programs write where there is no value."""
     return [None if isinstance(value, float) and math.isnan(value) else value for value in values]
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.crossed_prompts import crossed_prompts
-from evenhand.evaluation.data.holistic_bias import generate_prompts
+from evenhand.evaluation.data.holistic_bias import all_prompts
 from evenhand.evaluation.data.prompts import (
     SPLIT_STRATA,
     have_same_cells,
@@ -75,7 +75,7 @@ def candidate_prompts(config: FamilyConfig) -> pd.DataFrame:
     by = settings.split_by or columns.NOUN
     taxonomy = prompts_taxonomy(settings)
     requests = load_requests(settings.templates) if settings.cues else []
-    prompts = service_prompts(taxonomy, settings.cues, requests) if settings.cues else generate_prompts(taxonomy)
+    prompts = service_prompts(taxonomy, settings.cues, requests) if settings.cues else all_prompts(taxonomy)
     prompts = select_prompts(prompts, **settings.active_filters())
     if config.split != "all":
         train, held_out = split_prompts(prompts, by, TRAIN_FRACTION, config.seed)

@@ -16,7 +16,6 @@ from evenhand.evaluation.data.readers.response_files import (
 )
 from evenhand.evaluation.data.readers.response_logs import UNANSWERED
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import Model, response_batch
 from evenhand.evaluation.score import display_name
@@ -70,7 +69,7 @@ class RecordedModel(Model):
                     "responses",
                     f"{self.responses.path}: the only descriptor is “{descriptors.pop()}”: nothing to compare it with.",
                 )
-        return {"model": self.name, "responses": sha256_of(self.responses.path)}
+        return {"model": self.name, "responses": self.responses.sha256}
 
     @property
     def description(self) -> dict[str, Json]:
@@ -80,7 +79,7 @@ class RecordedModel(Model):
             "revision": self.settings.revision,
             "system_prompt": self.settings.system_prompt,
             "control_tag": self.tag,
-            "sha256": sha256_of(self.responses.path),
+            "sha256": self.responses.sha256,
         }
         if self.settings.reasoning:
             description["reasoning"] = self.settings.reasoning

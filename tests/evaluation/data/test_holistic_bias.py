@@ -2,12 +2,13 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from evenhand.evaluation.data import holistic_bias
-from evenhand.evaluation.data.holistic_bias import COLUMNS, generate_prompts, load_taxonomy
+from evenhand.evaluation.data.holistic_bias import COLUMNS, all_prompts, generate_prompts, load_taxonomy
 
 SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 V1_0 = SHARED / "holistic_bias_v1.0"
@@ -41,6 +42,16 @@ def write(folder: Path, files: dict) -> Path:
     for name, content in files.items():
         (folder / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return folder
+
+
+def test_the_prompts_of_a_taxonomy_are_made_once(tmp_path):
+    folder = write(tmp_path, SMALL)
+    prompts = all_prompts(load_taxonomy(folder))
+    assert all_prompts(load_taxonomy(folder)) is prompts
+    taxonomy = load_taxonomy(write(tmp_path, {"nouns.json": {"female": [["woman", "women"]]}}))
+    assert all_prompts(taxonomy).equals(generate_prompts(taxonomy))
+    part = replace(taxonomy, templates=taxonomy.templates[:1])
+    assert all_prompts(part).equals(generate_prompts(part))
 
 
 def test_every_row_of_a_small_taxonomy(tmp_path):

@@ -99,7 +99,7 @@ def measured_values(name: str, answers: pd.DataFrame, context: Context) -> Measu
     Args:
         name: the name of a measure, or of a column of `answers`.
         answers: a row for each answer, with the columns of its prompt, response and, of a run, left_out.
-        context: what measures may read beside the answers.
+        context: what measures may read, apart from the answers.
     """
     measure = find_measure(name)
     if measure is None:

@@ -1,4 +1,4 @@
-"""Measures: numbers of a response beside its style, each declared once in a module of this package or of the user.
+"""Measures: numbers of a response other than its style, each declared once in a module of this package or of the user.
 
 A module NAME has `MEASURE = Measure(NAME, …)`. `engine` makes everything else from the declaration: the mean with its
 interval, the spread between people, the effects in the joint test, the paired changes, and the rows of tables. Modules
@@ -70,7 +70,7 @@ class Needs(StrEnum):
 
 @dataclass(frozen=True)
 class Context:
-    """What measures may read beside the answers.
+    """What measures may read, apart from the answers.
 
     Attributes:
         language: the language of all requests, if the settings of the prompts name it.

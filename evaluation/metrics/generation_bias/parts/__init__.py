@@ -57,7 +57,7 @@ class ClassifiedRun:
     Attributes:
         responses: all responses with their style vectors.
         clusters: style cluster → columns of its styles.
-        outcomes: the values of each measure beside style, by name.
+        outcomes: the values of each measure other than style, by name.
         context: what measures read in addition to the responses.
         signature: the signature of the scores.
         classifiers: the entries of the signature on each classifier, by its name.

@@ -80,10 +80,10 @@ class ComparisonSettings(StrictSettings):
 
 def corpus_inputs(settings: CorpusSettings | None) -> dict[str, Json]:
     """Return the fingerprints of the corpora, by name; {} without one. InputError if one does not exist."""
-    from evenhand.evaluation.data.language.phrase_counts import find_corpus_files  # imports datasets
-
     if settings is None or not settings.paths:
         return {}
+    from evenhand.evaluation.data.language.phrase_counts import find_corpus_files  # imports datasets
+
     found = {path: find_corpus_files(path) for path in settings.paths}
     hashes = []
     for path, files in found.items():

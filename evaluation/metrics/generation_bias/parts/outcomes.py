@@ -1,4 +1,4 @@
-"""The part of measures beside style, such as the language or the length of an answer, which may depend on the person.
+"""The part of measures other than style, such as the language or the length of an answer.
 
 What is measured stands in `measures`, one file each; how it is scored, tested and compared stands in `engine`.
 """
