@@ -12,7 +12,11 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, common_level
-from evenhand.evaluation.metrics.generation_bias.engine.spread import check_arguments, check_same_prompts, versioned
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
+    check_arguments,
+    check_same_prompts,
+    versioned,
+)
 from evenhand.evaluation.metrics.generation_bias.people import (
     People,
     compared_people,
