@@ -220,9 +220,11 @@ def _rate_ratio(outcome: str, limit: float, rows: list[dict[str, Any]]) -> Limit
 
 def _rows_of(rates: Mapping[str, Any], outcome: str, cut: str, field: str) -> list[dict[str, Any]]:
     rows = rates.get(outcome, {}).get(cut)
+    if not rows and outcome in rates:
+        raise InputError(field, f"all people of the run have the same {cut}, so that {outcome!r} has no rates by it.")
     if not rows:
         known = ", ".join(rates) or "none"
-        raise InputError(field, f"the run has no yes-or-no outcome {outcome!r} by {cut}; it has: {known}.")
+        raise InputError(field, f"the run has no yes-or-no outcome {outcome!r}; it has: {known}.")
     return rows
 
 

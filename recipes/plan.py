@@ -12,7 +12,7 @@ from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import detectable_sizes
 from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
-from evenhand.evaluation.report.numbers import MINUTE, PER_UNIT, UNIT, interval, number
+from evenhand.evaluation.report.numbers import MINUTE, NO_NUMBER, PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.report.words import sentence
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
@@ -34,6 +34,8 @@ COLUMNS = ["", "descriptors", "templates", "responses to each", "in total", "min
 
 def plan(settings: PlanSettings) -> None:
     """Print the designs (numbers of descriptors, templates and responses) that reach each goal, with their times.
+
+    How long the answers of a file took is unknown.
 
     Raises:
         InputError: the folder has no run of generation bias, its bias has no interval, or a reduction is planned
@@ -63,7 +65,7 @@ def plan(settings: PlanSettings) -> None:
             ratio = pilot.design.templates * pilot.design.responses / (design.templates * design.responses)
             numbers = design.descriptors, design.templates, f"{design.responses:.3g}", f"{design.n:,}"
             spread = number(smallest_detectable_spread(pilot.predict(design)) * PER_UNIT)
-            minutes = number(design.n * seconds / MINUTE, 1)
+            minutes = number(design.n * seconds / MINUTE, 1) if measured.can_be_asked else NO_NUMBER
             smallest = number(100 * effect * np.sqrt(ratio), 1)
             rows.append((label, *numbers, minutes, spread, smallest))
         print(f"\n{words(goal)}")

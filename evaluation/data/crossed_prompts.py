@@ -69,13 +69,13 @@ def read_people(path: Path) -> list[dict[str, str]]:
         name: ["" if value is None else clean_name(str(value)) for value in values] for name, values in names.items()
     }
     person = next((name for name in (PERSON, columns.DESCRIPTOR, "") if name in texts), None)
-    taken = [name for name in texts if name in PROMPT_COLUMNS]
+    taken = [name for name in texts if name in (*PROMPT_COLUMNS, columns.AXIS)]  # with a person, others are not used
     if person is not None:
         people = _listed_people(texts, person)
     elif taken:
         raise InputError("prompts.people", f"the column {taken[0]!r} of {path} is a column of prompts, too; rename it.")
     elif NAMES in texts:
-        people = _named_people(texts)
+        people = _named_people(texts, path)
     else:
         people = _crossed_people(texts)
     if len({row[columns.DESCRIPTOR] for row in people}) < 2:
@@ -102,25 +102,33 @@ def _listed_people(texts: Mapping[str, list[str]], person: str) -> list[dict[str
     return [{PERSON: name, columns.DESCRIPTOR: name, columns.AXIS: axis} for name, axis in pairs]
 
 
-def _named_people(texts: Mapping[str, list[str]]) -> list[dict[str, str]]:
-    """Return a person for each name; people with equal values of the other columns have the same descriptor."""
+def _named_people(texts: Mapping[str, list[str]], path: Path) -> list[dict[str, str]]:
+    """Return a person for each name of a group; people with equal values of the other columns have one descriptor.
+
+    Raises:
+        InputError: a name has no value in another column.
+    """
     groups = [name for name in texts if name != NAMES]
+    axis = CROSS.join(groups) or NAMES
     people = []
-    for row, name in enumerate(texts[NAMES]):
-        values = {group: texts[group][row] for group in groups}
-        group = CROSS.join(values.values()) or name
-        if name:
-            axis = CROSS.join(groups) or NAMES
-            people.append(
-                {
-                    PERSON: name,
-                    **values,
-                    columns.DESCRIPTOR: group,
-                    columns.AXIS: axis,
-                    FORMS: name,
-                    NEUTRAL: NEUTRAL_NAME,
-                }
+    for row in dict.fromkeys(zip(*(texts[column] for column in (NAMES, *groups)), strict=True)):
+        name, *values = row
+        if not name:
+            continue
+        if "" in values:
+            raise InputError(
+                "prompts.people", f"{path}: {name!r} has no {groups[values.index('')]}; write it, or leave the row out."
             )
+        people.append(
+            {
+                PERSON: name,
+                **dict(zip(groups, values, strict=True)),
+                columns.DESCRIPTOR: CROSS.join(values) or name,
+                columns.AXIS: axis,
+                FORMS: name,
+                NEUTRAL: NEUTRAL_NAME,
+            }
+        )
     return people
 
 

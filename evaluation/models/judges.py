@@ -47,7 +47,7 @@ TOP_LOGPROBS = 20  # the largest number that the API allows
 ANSWER_TOKENS = 256
 OPTION_TOKENS = 2  # of an answer with log-probabilities: the second says whether the first is an option or a word
 MIN_MASS = 0.5  # the smallest probability of all options together that names one
-READING = 4  # version of the rules by which answers are read; judgements by others are not used again
+READING = 5  # version of the rules by which answers are read; judgements by others are not used again
 CHARACTERS_PER_TOKEN = 4  # of English text, for the estimate of costs
 # The two kinds of a judge's answers.
 LOGPROBS = "log-probabilities"
@@ -324,8 +324,8 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
     """Return the one option that a judge's answer names; None if it names none or several.
 
     It is a letter or digit that is the whole answer, is followed by its label, is in brackets, bold or tags
-    ("<answer>B</answer>"), or ends the answer or its first line. The words "A" and "I" at the start of a sentence are
-    none.
+    ("<answer>B</answer>"), or ends the answer or its first line; or else follows a word such as "answer", or begins the
+    answer with a full stop, colon or bracket. The words "A" and "I" at the start of a sentence are none.
 
     >>> [
     ...     named_option(text)
@@ -352,6 +352,12 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
     found |= {option.upper() for option in in_tags}
     for lines in (text[-200:], text.partition("\n")[0]):
         found = found or set(re.findall(ends, lines)[-1:])
+    # "B. The text …", "The best option is B because …"
+    begins = r"^\W*([A-Z])[.):](?=\s)"
+    after = r"(?=[.,;:)]| because\b| since\b)"
+    named = rf"(?i:\b(?:answer|option|choice|letter|label))(?: is)?(?: option)?:?\s+\W*([A-Z]){after}"
+    for first in (named, begins):
+        found = found or set(re.findall(first, text)[:1])
     return found.pop() if len(found) == 1 and found <= set(options) else None
 
 

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, build_opener
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
@@ -74,14 +75,18 @@ class LaunchedServer:
     def _wait(self, health: str) -> None:
         """Wait until the server answers."""
         deadline = time.monotonic() + SECONDS_TO_START
+        opener = build_opener(ProxyHandler({}))  # a proxy does not reach this machine's own address
         while self.process.poll() is None and time.monotonic() < deadline:
-            with suppress(URLError, OSError), urlopen(health, timeout=10) as answer:
+            with suppress(URLError, OSError), opener.open(health, timeout=10) as answer:
                 if answer.status == 200:
                     return
             time.sleep(SECONDS_BETWEEN_CHECKS)
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
         said = escape_hidden(" ".join(lines))[-LOG_CHARACTERS:]
-        raise InputError("model.launch", f"the server ended before it answered: “{said}”; its log is {self.log}.")
+        what = "ended before it answered"
+        if self.process.poll() is None:
+            what = f"has not answered for {SECONDS_TO_START / 3600:g} hours"
+        raise InputError("model.launch", f"the server {what}: “{said}”; its log is {self.log}.")
 
     def close(self) -> None:
         """End the server, and wait until it has ended."""
@@ -89,6 +94,16 @@ class LaunchedServer:
             self.process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(SECONDS_TO_END)
+
+
+def is_on_this_machine(address: str) -> bool:
+    """Return whether the host of an address is the loopback interface, which a proxy does not reach.
+
+    >>> is_on_this_machine("http://localhost:8000/v1"), is_on_this_machine("https://api.openai.com/v1")
+    (True, False)
+    """
+    host = urlsplit(address).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def check_launch(model: ModelSettings) -> None:

@@ -35,6 +35,7 @@ from evenhand.evaluation.models.asking import (
     ask_all,
 )
 from evenhand.evaluation.models.chat_templates import build_chat
+from evenhand.evaluation.models.launching import is_on_this_machine
 from evenhand.evaluation.models.request_parameters import (
     Body,
     Parameters,
@@ -304,7 +305,10 @@ def _open_client(model: ModelSettings, statuses: set[int]) -> "AsyncOpenAI":
 
     # A redirect could send prompts and key to another server. The client requires a key, so one is given.
     http_client = DefaultAsyncHttpxClient(
-        follow_redirects=False, timeout=TIMEOUT_SECONDS, event_hooks={"response": [note_status]}
+        follow_redirects=False,
+        timeout=TIMEOUT_SECONDS,
+        event_hooks={"response": [note_status]},
+        trust_env=not is_on_this_machine(model.base_url),  # the environment may name a proxy
     )
     key = _api_key() or "none"
     return AsyncOpenAI(base_url=model.base_url, api_key=key, timeout=TIMEOUT_SECONDS, http_client=http_client)

@@ -2,7 +2,7 @@
 
 import fnmatch
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,11 @@ from evenhand.evaluation.files import read_json
 
 # Settings, and entries of signatures and of evenhand.json, that contain a text which a model reads.
 PRIVATE = ("system_prompt", "instruction", "context", "request")
+# Keys of groups of scores, and of columns of tables: a template is a prompt without its person, which may be the user's
+# own, and raters are people who gave their names.
+PRIVATE_GROUPS = ("template", "rater")
+FILTERS = "filters"  # of prompts, by their columns
+PROMPT_TEXTS = ("template", "text", "persona")  # columns of prompts that are texts
 FACTS = "evenhand.json"  # of a tuned model
 CARD = "README.md"  # of a tuned model; its code contains the system prompt
 
@@ -24,11 +29,24 @@ def is_private(name: str) -> bool:
     return name.rpartition(".")[2] in PRIVATE
 
 
+def is_private_group(names: Iterable[str]) -> bool:
+    """Return whether keys of a group of scores, or words in the header of a table, name something private.
+
+    >>> is_private_group({"template": "Where is my invoice?"}), is_private_group({"descriptor": "old"})
+    (True, False)
+    """
+    return any(name in PRIVATE_GROUPS for name in names)
+
+
 def public_values(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return nested settings without the private ones, which may have dotted names.
 
+    Of filters of prompts, those by a text or a template are private.
+
     >>> public_values({"model": {"name": "m", "system_prompt": "Be kind"}, "sweep": [{"prompt.instruction": ["a"]}]})
     {'model': {'name': 'm'}, 'sweep': [{}]}
+    >>> public_values({"prompts": {"filters": {"axis": "age", "template": "Where is {person}'s invoice?"}}})
+    {'prompts': {'filters': {'axis': 'age'}}}
     """
 
     def public(value: Any) -> Any:
@@ -36,7 +54,22 @@ def public_values(settings: Mapping[str, Any]) -> dict[str, Any]:
             return [public(item) for item in value]
         return public_values(value) if isinstance(value, Mapping) else value
 
-    return {name: public(value) for name, value in settings.items() if not is_private(str(name))}
+    found = {}
+    for name, value in settings.items():
+        if str(name).rpartition(".")[2] == FILTERS:
+            value = _without_texts(value)
+        if not is_private(str(name)):
+            found[name] = public(value)
+    return found
+
+
+def _without_texts(filters: Any) -> Any:
+    """Return filters of prompts, or a list of them, without those by a text."""
+    if isinstance(filters, list):
+        return [_without_texts(each) for each in filters]
+    if not isinstance(filters, Mapping):
+        return filters
+    return {column: values for column, values in filters.items() if column not in PROMPT_TEXTS}
 
 
 def stand_ins(settings: object) -> dict[str, str]:

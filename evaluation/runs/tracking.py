@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import pandas as pd
 
-from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.files import write_text
-from evenhand.evaluation.report.page import Page, Section, Table
-from evenhand.evaluation.runs.private_texts import public_files, public_values
+from evenhand.evaluation.report.page import Page, Section
+from evenhand.evaluation.runs.private_texts import is_private_group, public_files, public_values
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import LOCAL_SOURCES, as_settings
 
@@ -88,11 +87,8 @@ class Tracker:
         self.log_score_table(scores)
 
     def log_score_table(self, scores: Sequence[BiasScore]) -> None:
-        """Log all scores in a table; those of single templates are left out without `logs_responses`.
-
-        A template is a prompt without its person, which may be the user's own.
-        """
-        public = [score for score in scores if self.logs_responses or columns.TEMPLATE not in score.group]
+        """Log all scores in a table; those of single templates and raters are left out without `logs_responses`."""
+        public = [score for score in scores if self.logs_responses or not is_private_group(score.group)]
         self.log_table("scores", pd.DataFrame([_row(score) for score in public]))
 
     def log_facts(self, facts: Mapping[str, Facts]) -> None:
@@ -299,20 +295,19 @@ def _without_texts(page: Page) -> Page:
 
 
 def _sections_without_texts(sections: Sequence[Section]) -> list[Section]:
-    """Return the public sections without examples and without tables whose rows are templates."""
+    """Return the public sections without examples and without tables whose rows are templates or raters."""
     public = []
     for section in sections:
         if section.is_private:
             continue
         examples = [replace(example, texts=(), prompt="") for example in section.examples]
         parts = _sections_without_texts(section.parts)
-        tables = [table for table in section.tables if not _has_templates(table)]
+        tables = []
+        for table in section.tables:
+            if not is_private_group(word for name in table.columns for word in name.split()):
+                tables.append(table)
         public.append(replace(section, examples=examples, parts=parts, tables=tables))
     return public
-
-
-def _has_templates(table: Table) -> bool:
-    return any(columns.TEMPLATE in name.split() for name in table.columns)
 
 
 def _wandb_mode() -> Mode:

@@ -175,6 +175,8 @@ def test_a_person_without_a_value_is_in_the_audit_and_leaves_limits_undecided(ru
     rates = outcome_rates(folder, read_scores(folder / "scores.json"))
     last = rates["refusal"]["descriptor"][-1]
     assert (last["group"], last["n"], last["rate"], last["difference_low"]) == ("tall", 0, None, None)
+    with pytest.raises(InputError, match="the same axis, so that 'refusal' has no rates"):
+        rate_limits(criteria, {"refusal": {"descriptor": rates["refusal"]["descriptor"]}})
     assert [result.status for result in rate_limits(criteria, rates)] == [
         INCONCLUSIVE,
         HOLDS,

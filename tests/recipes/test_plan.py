@@ -37,6 +37,16 @@ def test_the_designs_for_half_of_the_interval_and_for_a_reduction(run, capsys):
     assert int(found[0][3]) > HALF / 10 and sum(line.startswith("A ") for line in lines) == 2
 
 
+def test_how_long_the_answers_of_a_file_took_is_unknown(run, capsys):
+    record = read_record(run, "run")
+    record["settings"]["responses"] = "answers.csv"
+    write_record(run, record)
+    plan(PlanSettings(run=run))
+    lines = capsys.readouterr().out.splitlines()
+    (this,) = [line.split() for line in lines if line.split()[:2] == ["this", "run"]]
+    assert this[6] == "–"
+
+
 def test_a_design_has_no_more_answers_than_there_are_where_some_pairs_have_none(tmp_path, capsys):
     """Of 20 pairs of descriptor and template, one has no answer; the others have twelve."""
     rng = np.random.default_rng(0)

@@ -18,7 +18,13 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias import interim_looks
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers, sorted_by_prompt
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
-from evenhand.evaluation.metrics.generation_bias.engine.spread import all_cells, excess_over_baseline, pooled_estimate
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
+    all_cells,
+    pooled_estimate,
+)
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
+    excess_over_baseline,
+)
 from evenhand.evaluation.metrics.generation_bias.limits import BROKEN, HOLDS
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question, spread_limits
 from evenhand.evaluation.score import Form, find_score, read_scores

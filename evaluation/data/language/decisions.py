@@ -17,9 +17,10 @@ FOLDER = Path(__file__).parents[1] / "files" / "decisions"
 YES_OR_NO = ("yes", "no")
 NUMBER_ASKED = "number"
 SEPARATOR = r"\s*[,:=–-]?\s*"
-# What stands before a decision: "my answer is", "Therefore:", "I would say"; FINAL is said last.
+# What stands before a decision: "my answer is", "Therefore:", "I would say", not "I would not say"; FINAL is said last.
 MARKER = (
-    r"\b(?:answer|decision|verdict|conclusion|recommendation|rating|score|therefore|thus|so|i would|i'd|say|think"
+    r"(?<!not )(?<!n't )(?<!never )\b(?:answer|decision|verdict|conclusion|recommendation|rating|score|therefore|thus"
+    r"|so|i would|i'd|say|think"
     r"|towards|be a|absolutely|definitely|unfortunately|sure|sorry)\b(?: here)?(?: would be| is)?(?: to)?"
 )
 FINAL = r"\bfinal (?:answer|decision|verdict)\b(?: is| would be)?"
@@ -32,8 +33,10 @@ NO_DECISION = re.compile(
 MARKUP = re.compile(r"</?\w+>|\\boxed|[*`#>\"“”{}]|(?<!\w)['_]+|['_]+(?!\w)")
 # What follows a choice of one letter or digit, which may be a word: "A friendly …", "1 of them".
 AFTER_LETTER = r"(?=\W*$|[.,!;:)\n]| -| –| (?:because|since|is)\b)"
+# What follows a choice that is asked about or denied: "Hire? No.", "Hire: no".
+ASKED_OR_DENIED = r"(?!\s*\?|\s*[:=]\s*(?:no|not|false|never)\b)"
 NUMBER = re.compile(
-    r"(?<![\w.])(?<!\d,)([-−]?)(\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?![.,]?\d)"
+    r"(?<![\w.])(?<!\d,)([-−]?)(\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?![.,]?\d|e[+-]?\d)"
     r"(?:\s?(k|thousand|mn|mio|million|bn|billion)\b|(m)\b)?",
     re.IGNORECASE,
 )
@@ -92,8 +95,8 @@ def read_decision(answer: str, rule: DecisionRule) -> str | None:
     names = sorted(map(plain_choice, rule.choices), key=len, reverse=True)
     any_of = "|".join(re.escape(name) + (AFTER_LETTER if len(name) == 1 else "") for name in names)
     either = "|".join(map(re.escape, names))
-    text = re.sub(rf"(?<!\w)({either})(?:,? or | and |/)({either})(?!\w)", " ", text, flags=re.IGNORECASE)
-    choice = f"(?<!\\w)({any_of})(?!\\w)"
+    text = re.sub(rf"(?<!\w)({either})(?:,? or | and | ?/ ?)({either})(?!\w)", " ", text, flags=re.IGNORECASE)
+    choice = f"(?<!\\w)({any_of})(?!\\w){ASKED_OR_DENIED}"
     end = r"(?=\W*$|[.,!;:\n]| -| –| from me| the\b)"
     # The first kind of statement that there is decides; of one kind, the last in the answer.
     statements = (

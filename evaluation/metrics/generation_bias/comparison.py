@@ -19,6 +19,9 @@ from evenhand.evaluation.metrics.generation_bias.compared_runs import (
     on_common_prompts,
 )
 from evenhand.evaluation.metrics.generation_bias.early_stop import level_of_comparison
+from evenhand.evaluation.metrics.generation_bias.engine.costs import (
+    RELEVANCE,
+)
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ComparedSide,
@@ -26,7 +29,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     record_base_failure,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.costs import RELEVANCE
 from evenhand.evaluation.metrics.generation_bias.parts.quality import CAPABILITY, PERPLEXITY
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.runs.store import Store

@@ -26,13 +26,15 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
     is_same_classifier,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, style_tests
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
+    versioned,
+)
 from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_table
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
     find_headline,
     is_pooled_fgb,
     spread_scores,
-    versioned,
 )
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE

@@ -12,7 +12,11 @@ from scipy.spatial.distance import squareform
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
-from evenhand.evaluation.metrics.generation_bias.engine.spread import TOO_FEW, all_cells, repeated_cells
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
+    TOO_FEW,
+    all_cells,
+    repeated_cells,
+)
 from evenhand.evaluation.report.figures import BEFORE_COLOR, INK, SMALL, WIDE, new_chart, styled
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.statistics.descriptor_spread import column_spreads

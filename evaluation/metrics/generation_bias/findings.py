@@ -17,7 +17,7 @@ from evenhand.evaluation.data.readers.response_files import UNSPECIFIED
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
-from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS, SHOWN
+from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS, SHOWN, SMALLEST, is_named
 from evenhand.evaluation.metrics.generation_bias.engine.values import OTHER, stored_names
 from evenhand.evaluation.metrics.generation_bias.examples import ExampleOf, examples_of_comparison
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind, find_measure, serious_measures
@@ -119,7 +119,7 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
     serious = serious_measures()
     for name in serious:
         rows += _largest(shown[(shown["outcome"] == name) & (shown["shrunk"] > 0)], MAX_OF_EACH)
-    rows += _largest(style_effects[style_effects["certainty"] == SHOWN], MAX_STYLES)
+    rows += _largest(style_effects[is_named(style_effects)], MAX_STYLES)
     further = shown[~shown["outcome"].isin([*serious, LANGUAGE])]
     if OTHER_LANGUAGE not in set(outcome_effects["outcome"]):
         further = shown[~shown["outcome"].isin(serious)]
@@ -160,9 +160,12 @@ def changed_styles(changes: pd.DataFrame, without: Collection[str]) -> list[Effe
         changes: a table of `effect_changes`.
         without: units that are left out, since their answers are in another language, which the classifier misreads.
     """
-    certainties = changes[["certainty_before", "certainty_after", "certainty"]]
-    is_listed = (certainties == SHOWN).any(axis=1) & ~changes["unit"].isin(without)
-    return _largest(changes[is_listed], MAX_STYLES)
+    is_listed = np.zeros(len(changes), dtype=bool)
+    for side in ("_before", "_after"):
+        of_side = changes[[f"{name}{side}" for name in ("certainty", "mean", "average")]]
+        is_listed |= is_named(of_side.set_axis(["certainty", "mean", "average"], axis=1)).to_numpy()
+    is_listed |= ((changes["certainty"] == SHOWN) & (changes["change"].abs() >= SMALLEST)).to_numpy()
+    return _largest(changes[is_listed & ~changes["unit"].isin(without)], MAX_STYLES)
 
 
 def person_finding(row: EffectRow, language: str | None = None) -> Finding:
@@ -197,11 +200,17 @@ def style_change(row: EffectRow) -> Finding:
 
 
 def is_newly_serious(found: Finding) -> bool:
-    """Return whether a person is shown to get more of a serious outcome after a change, and not before."""
+    """Return whether a person is shown to get more of a serious outcome after a change, and not before.
+
+    A person who is shown to get less of it before is turned round.
+    """
     values = found.values
-    if values["outcome"].name not in serious_measures() or values["after"].estimate <= 0:
+    if values["outcome"].name not in serious_measures():
         return False
-    return values["after"].certainty == SHOWN and values["before"].certainty != SHOWN
+    gets_more = {}
+    for side in ("before", "after"):
+        gets_more[side] = values[side].certainty == SHOWN and values[side].estimate > 0
+    return gets_more["after"] and not gets_more["before"]
 
 
 def _subject(row: EffectRow, language: str | None) -> dict[str, Any]:
@@ -291,7 +300,7 @@ def style_finding(
         in_language: whether `effects` are of the answers in the language of the requests only.
         language: the name of this language; None if it is not known, or if there are several.
     """
-    shown = effects[effects["certainty"] == SHOWN]
+    shown = effects[is_named(effects)]
     largest = person_finding(table_rows(shown)[0]) if len(shown) else None
     values = {"overall": overall, "n_tested": len(effects), "n_shown": len(shown), "largest": largest}
     values |= {"mixes": only_shifted(effects, shifts), "in_language": in_language, "language": language}

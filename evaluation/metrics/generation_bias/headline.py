@@ -4,11 +4,13 @@ import math
 from dataclasses import dataclass
 
 from evenhand.evaluation.facts import Finding
-from evenhand.evaluation.metrics.generation_bias.engine.spread import root
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
+    root,
+)
 from evenhand.evaluation.metrics.generation_bias.stopping_question import SIZES
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.numbers import NO_NUMBER
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import LEVEL, BiasScore, Caution
 
 
 def moved_share(pooled_fgb: float) -> float:
@@ -84,3 +86,23 @@ def headline_value(size: Finding | None) -> str:
 def size_word(moved: float) -> str:
     """Return "small", "medium" or "large", by the scale of docs/deciding.md, for a share of moved answers in [0, 1]."""
     return next(word for limit, word in SIZES.items() if moved < limit)
+
+
+def is_bias_significant(score: BiasScore | None) -> bool:
+    """Return whether the 95 % interval of a bias score is above 0. Only such a bias can be reduced."""
+    return score is not None and score.interval is not None and score.interval[0] > 0
+
+
+def unclear_reason(score: BiasScore) -> Finding | None:
+    """Return why a bias is unclear, such as how the interval and the permutation test disagree; None if it is clear.
+
+    The kinds are "unclear_caution", "unclear_interval" (it is above 0, the test shows nothing) and "unclear_test".
+    """
+    if score.interval is not None and score.caution == Caution.ONE_TEMPLATE:
+        return Finding("unclear_caution", {"text": score.caution.text})
+    if score.interval is None or score.interval[1] < 0 or score.p_value is None:
+        return None
+    is_above = is_bias_significant(score)
+    if is_above == (score.p_value <= LEVEL):
+        return None
+    return Finding("unclear_interval" if is_above else "unclear_test", {"p": score.p_value})

@@ -46,10 +46,12 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
 )
 from evenhand.evaluation.metrics.generation_bias.early_stop import STOPPED, Stop, read_stop
 from evenhand.evaluation.metrics.generation_bias.engine.effects import difference_bound, effects
-from evenhand.evaluation.metrics.generation_bias.engine.spread import (
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
     all_cells,
-    excess_over_baseline,
     pooled_estimate,
+)
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
+    excess_over_baseline,
 )
 from evenhand.evaluation.metrics.generation_bias.headline import moved_share
 from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS

@@ -13,11 +13,12 @@ from evenhand.evaluation.metrics.generation_bias.decision import FELL, NOTHING_B
 from evenhand.evaluation.metrics.generation_bias.engine.effects import DIFFERENCE_BOUND, EFFECT, SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.findings import person_finding
+from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant, unclear_reason
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import person_dependent
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.score_sections import Runs, group_label
-from evenhand.evaluation.score import LEVEL, BiasScore, Caution, Kind, find_score
+from evenhand.evaluation.score import BiasScore, Kind, find_score
 
 # Verdicts on one run, and on a change.
 UNCLEAR = "unclear"
@@ -39,26 +40,6 @@ def bias_verdict(score: BiasScore | None) -> str:
     if score is None or score.interval is None:
         return NO_VERDICT
     return SHOWN if is_bias_significant(score) else NOT_SHOWN
-
-
-def is_bias_significant(score: BiasScore | None) -> bool:
-    """Return whether the 95 % interval of a bias score is above 0. Only such a bias can be reduced."""
-    return score is not None and score.interval is not None and score.interval[0] > 0
-
-
-def unclear_reason(score: BiasScore) -> Finding | None:
-    """Return why a bias is unclear, such as how the interval and the permutation test disagree; None if it is clear.
-
-    The kinds are "unclear_caution", "unclear_interval" (it is above 0, the test shows nothing) and "unclear_test".
-    """
-    if score.interval is not None and score.caution == Caution.ONE_TEMPLATE:
-        return Finding("unclear_caution", {"text": score.caution.text})
-    if score.interval is None or score.interval[1] < 0 or score.p_value is None:
-        return None
-    is_above = is_bias_significant(score)
-    if is_above == (score.p_value <= LEVEL):
-        return None
-    return Finding("unclear_interval" if is_above else "unclear_test", {"p": score.p_value})
 
 
 def run_verdict(

@@ -58,6 +58,13 @@ def test_people(tmp_path):
     ]
 
 
+def test_a_name_stands_once_for_a_whole_group(tmp_path):
+    names = people_of(tmp_path, "name,gender\nAna,woman\nAna,woman\nCarl,man\n")
+    assert names == [("Ana", "woman", "gender"), ("Carl", "man", "gender")]
+    with pytest.raises(InputError, match="'Sam' has no gender; write it"):
+        people_of(tmp_path, "name,gender\nAna,woman\nCarl,man\nSam,\n")
+
+
 def test_values_of_people_are_cleaned_and_may_be_zero(tmp_path):
     children = json.dumps([{"children": number} for number in (0, 1, 2)])
     assert [person for person, _, _ in people_of(tmp_path, children, "people.json")] == ["0", "1", "2"]
@@ -65,7 +72,7 @@ def test_values_of_people_are_cleaned_and_may_be_zero(tmp_path):
     assert [person for person, _, _ in alike] == ["deaf", "old man"]
 
 
-@pytest.mark.parametrize("name", ["text", "template", "prompt_id", "persona", "cue", "forms"])
+@pytest.mark.parametrize("name", ["text", "template", "prompt_id", "persona", "cue", "forms", "axis"])
 def test_a_column_of_prompts_cannot_be_a_column_of_people(tmp_path, name):
     for other in ("name", "age"):
         with pytest.raises(InputError, match=f"^prompts.people: .*'{name}'"):

@@ -41,7 +41,11 @@ time.sleep(3600)
 
 @pytest.fixture
 def started(tmp_path, monkeypatch):
-    """The file that the stub of vLLM writes; the stub is in PATH."""
+    """The file that the stub of vLLM writes; the stub is in PATH. The environment has a proxy that nothing reaches."""
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     stub_vllm.install(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")

@@ -237,16 +237,16 @@ def test_a_key_or_a_mode_that_cannot_be_used_is_one_error(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("logs_responses", [False, True])
-def test_templates_are_prompts_of_the_user(logs_responses):
+@pytest.mark.parametrize(("key", "secret"), [("template", "profile: Where is my invoice?"), ("rater", "Jane Roe")])
+def test_templates_and_raters_are_private(key, secret, logs_responses):
     """Such as a request of the user's own, in the group of a score, or in a table of what repeats its prompt."""
     logged = []
     run = SimpleNamespace(log=logged.append, summary={})
-    secret = "profile: Where is my invoice?"
-    scores = [BiasScore("share", 0.5, 0.0, (0.0, 1.0), n=8, group=group) for group in ({}, {"template": secret})]
+    scores = [BiasScore("share", 0.5, 0.0, (0.0, 1.0), n=8, group=group) for group in ({}, {key: secret})]
     tracker = Tracker(wandb_run=run, logs_responses=logs_responses)
     tracker.log_scores(scores)
     rows = (Row(secret, (Cell("1"),)),)
-    table = Table("Repeats", ("template", "after"), rows)
+    table = Table("Repeats", (key, "after"), rows)
     tracker.log_report({Path("report"): Page("t", "s", sections=[Section("Repeats", tables=[table])])})
     tables = [row["scores"].data for row in logged if "scores" in row]
     html = [Path(row["report"]._path).read_text() for row in logged if "report" in row]

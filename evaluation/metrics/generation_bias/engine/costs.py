@@ -5,7 +5,7 @@ of the user's is measured if `generation_bias.outcomes` names it.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,17 +13,22 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.engine.changes import column_change
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import common_values
 from evenhand.evaluation.metrics.generation_bias.engine.levels import mean_scores
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
-from evenhand.evaluation.metrics.generation_bias.measures import Measure, all_measures, find_measure, user_file
+from evenhand.evaluation.metrics.generation_bias.measures import Measure, Needs, all_measures, find_measure, user_file
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.score import BiasScore, Form, Kind, Signature
+from evenhand.evaluation.score import BiasScore, Form, Kind, Signature, find_score
 from evenhand.evaluation.statistics.intervals import ANY, Interval, mean_covariance, ratio_interval
 from evenhand.evaluation.statistics.scores import CHANGE_BOUNDS
 
 NOT_ABOVE_0 = "the {} before is not significantly above 0"
+RELEVANCE = "relevance"
+EVEN = {"responses": "even reference"}  # the group of the scores of even responses
+COSTS = [measure for measure in all_measures() if measure.cost]
+UNDER_MODEL = [measure for measure in COSTS if measure.needs == Needs.WEIGHTS]
 
 
 def cost_measures(outcomes: Iterable[str]) -> list[Measure]:
@@ -147,6 +152,9 @@ def exponential(score: BiasScore, bounds: Interval, less: float = 0.0) -> BiasSc
     return replace(score, value=value, interval=interval, bounds=bounds)
 
 
+COST_FORMATS = (*level_formats(COSTS), *change_formats(COSTS))
+
+
 def cell_codes(prompts: pd.DataFrame) -> np.ndarray:
     """Return an integer code of each prompt's cell (template, descriptor, axis), (n,), the stratum for intervals."""
     return prompts.groupby([columns.TEMPLATE, columns.DESCRIPTOR, columns.AXIS], sort=True).ngroup().to_numpy()
@@ -174,3 +182,21 @@ def retention_ratio(
     if interval is None or old <= 0:
         return undefined
     return replace(undefined, value=new / old, interval=interval, reason=None)
+
+
+def under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], side: str) -> list[BiasScore]:
+    """Return a run's scores, with its costs under a model replaced by those under the base model in `changes`."""
+    names = {measure.cost for measure in UNDER_MODEL}
+    found = [score for score in scores if score.metric not in names]
+    for score in changes:
+        if score.metric in names and score.group == {"run": side}:
+            found.append(replace(score, group={}))
+    return found
+
+
+def likelihood_finding(scores: Sequence[BiasScore], model: str) -> list[Finding]:
+    """Return [by which model relevance and the perplexity of responses were computed, of how many], or []."""
+    score = find_score(scores, RELEVANCE)
+    if score is None:
+        return []
+    return [Finding("about_likelihoods", {"model": model, "scored": score.signature.get("scored")})]

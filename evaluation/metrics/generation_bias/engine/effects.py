@@ -12,7 +12,11 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, common_level
-from evenhand.evaluation.metrics.generation_bias.engine.spread import check_arguments, check_same_prompts, versioned
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
+    check_arguments,
+    check_same_prompts,
+    versioned,
+)
 from evenhand.evaluation.metrics.generation_bias.people import (
     People,
     compared_people,
@@ -37,6 +41,7 @@ DIFFERENCE_BOUND = "difference_bound"
 NO_BOUND = "no two descriptors have a common template"
 NOTHING_VARIES = "nothing varies in these responses, so they say nothing about rarer differences"
 EFFECT_KINDS = (columns.STYLE, columns.CLUSTER)  # outcomes of the tables of effects on styles
+SMALLEST = 0.0005  # effect on a style that a sentence names: of smaller ones it would say “0.0 of 100, not 0.0”
 IN_USE = 0.01  # mean share of the responses from which a style is in use
 # Transitions.
 REMOVED = "removed"
@@ -389,3 +394,11 @@ def difference_bound(
         reason=reason,
         signature=versioned(signature),
     )
+
+
+def is_named(effects: pd.DataFrame) -> pd.Series:
+    """Return whether pages name each effect on a style, (n,): it is shown, and not below SMALLEST.
+
+    Probabilities of a classifier can differ for certain where no answer does.
+    """
+    return (effects["certainty"] == SHOWN) & ((effects["mean"] - effects["average"]).abs() >= SMALLEST)

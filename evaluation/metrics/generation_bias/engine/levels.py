@@ -6,7 +6,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
-from evenhand.evaluation.metrics.generation_bias.engine.spread import all_cells, pooled_estimate, root
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
+    all_cells,
+    pooled_estimate,
+    root,
+)
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND, MeasureValues, with_values
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.score import BiasScore, Form, Signature

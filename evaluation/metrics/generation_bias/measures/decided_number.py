@@ -6,6 +6,8 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.decisions import read_number
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
 
+DECIDED_NUMBER = "decided_number"
+
 
 def decided_number(answers: pd.DataFrame, context: Context) -> list[float | None]:
     """Return the number that each answer states; None if it states none, or several."""
@@ -13,7 +15,7 @@ def decided_number(answers: pd.DataFrame, context: Context) -> list[float | None
 
 
 MEASURE = Measure(
-    "decided_number",
+    DECIDED_NUMBER,
     decided_number,
     ValueKind.NUMBER,
     "Mean number that an answer states, among those from which one can be read.",

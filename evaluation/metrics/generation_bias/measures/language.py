@@ -1,5 +1,6 @@
 """Language: the language of a response (py3langid, ISO 639-1)."""
 
+import re
 from functools import lru_cache
 
 import pandas as pd
@@ -9,19 +10,30 @@ from evenhand.evaluation.metrics.generation_bias.measures import TOO_SHORT, Cont
 
 LANGUAGE = "language"
 MIN_CHARACTERS = 20  # of shorter texts the language is a guess: "ok" would be Afrikaans
+MIN_DENSE = 5  # characters that each say as much as a syllable or a word: they tell the language of shorter texts, too
+# Of a short text the library may take Mandarin for Wu; the script tells the common language.
+SCRIPTS = {"ja": "[\u3040-\u30ff]", "ko": "[\uac00-\ud7af]", "zh": "[\u3400-\u4dbf\u4e00-\u9fff]"}
+DENSE = re.compile("|".join(SCRIPTS.values()))
 
 
 @lru_cache(maxsize=1 << 16)
 def text_language(text: str) -> str:
-    """Return the language of a text; TOO_SHORT for a text of fewer than MIN_CHARACTERS.
+    """Return the language of a text; TOO_SHORT for a text of fewer than MIN_CHARACTERS and MIN_DENSE.
 
     Without a value, a short response would exclude its descriptor from the spread, which needs all templates; in the
     class of the commonest language, it might hide another one.
+
+    >>> text_language("Sure."), text_language("我可以帮助你。"), text_language("お手伝いできます")
+    ('too short', 'zh', 'ja')
     """
     from py3langid import classify
 
     stripped = text.strip()
-    return classify(stripped)[0] if len(stripped) >= MIN_CHARACTERS else TOO_SHORT
+    if len(stripped) >= MIN_CHARACTERS:
+        return classify(stripped)[0]
+    if len(DENSE.findall(stripped)) < MIN_DENSE:
+        return TOO_SHORT
+    return next(name for name, script in SCRIPTS.items() if re.search(script, stripped))
 
 
 def language(answers: pd.DataFrame, context: Context) -> list[str]:

@@ -1,10 +1,12 @@
 """Another language: whether a response is in another language than its request.
 
 The language of a request is the one that the settings name or, if they name none, that of the texts of all requests of
-the template. The languages of the responses have no say: where a model answers everybody in another language than they
+the template, unless its own text is surely in another one, as in a log in which people write in their languages. The
+languages of the responses have no say: where a model answers everybody in another language than they
 write in, every answer is in another language.
 """
 
+import math
 import re
 
 import pandas as pd
@@ -25,6 +27,7 @@ COMMON = (
     "ar bg bn ca cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv mr ms nl no pl pt ro ru sk sl sr sv sw ta "
     "te th tl tr uk ur vi zh"
 )
+MIN_OWN_LETTERS = 20  # of a request whose language may be another than that of its template's
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 
@@ -56,7 +59,8 @@ def requests_languages(texts: list[str]) -> tuple[str, ...]:
 def request_languages(prompts: pd.DataFrame, language: str | None = None) -> list[tuple[str, ...]]:
     """Return the language of each request, as `requests_languages` does; () where it is not known.
 
-    Requests of a template with too few letters have the language of all requests together.
+    Requests of a template with too few letters have the language of all requests together, and a request whose text is
+    surely in another language than those of its template has that one (`own_languages`).
 
     Args:
         prompts: the prompts, with the columns text, template and descriptor.
@@ -74,7 +78,29 @@ def request_languages(prompts: pd.DataFrame, language: str | None = None) -> lis
     if () in found.values():
         of_all = requests_languages(without)
         found = {template: names or of_all for template, names in found.items()}
-    return [found[template] for template in prompts[columns.TEMPLATE]]
+    of_request = {}
+    for template, text in dict.fromkeys(zip(prompts[columns.TEMPLATE], without, strict=True)):
+        of_request[template, text] = own_languages(text, found[template])
+    return [of_request[request] for request in zip(prompts[columns.TEMPLATE], without, strict=True)]
+
+
+def own_languages(text: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the language of a request if it is surely another one than the languages `names`; else `names`.
+
+    >>> own_languages("¿Dónde encuentro mi factura?", ("en",)), own_languages("What is Schadenfreude?", ("en",))
+    (('es',), ('en',))
+    """
+    from py3langid import rank
+
+    words = " ".join(WORD.findall(text))[:MAX_CHARACTERS]
+    n_letters = len(words.replace(" ", ""))
+    if n_letters < MIN_OWN_LETTERS or not names:
+        return names
+    likelihoods = dict(rank(words))
+    of_names = max(likelihoods.get(name, -math.inf) for name in names)
+    own = requests_languages([text])
+    is_other = max(likelihoods.values()) - of_names > MARGIN * n_letters
+    return own if is_other and not set(own) & set(names) else names
 
 
 def other_language(answers: pd.DataFrame, context: Context) -> list[bool | None]:

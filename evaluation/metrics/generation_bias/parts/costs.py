@@ -4,7 +4,7 @@ A cost that has its values from likelihoods (`Needs.WEIGHTS`) is, in a measureme
 comparison it is, of both runs, under the model of the run `before`; the even reference (`likelihoods`) has it, too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -15,17 +15,18 @@ from pydantic import Field
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.other_people import other_people
-from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.answers import answers_of
 from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import common_values
 from evenhand.evaluation.metrics.generation_bias.engine.costs import (
+    COST_FORMATS,
+    EVEN,
+    RELEVANCE,
+    UNDER_MODEL,
     cell_codes,
-    change_formats,
     cost_changes,
     cost_level,
     cost_measures,
-    level_formats,
     undefined_cost_changes,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, measured_values
@@ -42,7 +43,6 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     Context,
     Measure,
     Needs,
-    all_measures,
     find_measure,
 )
 from evenhand.evaluation.metrics.generation_bias.parts import (
@@ -62,13 +62,8 @@ from evenhand.evaluation.metrics.generation_bias.parts.same_terms import (
     tables_under_base,
 )
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
-from evenhand.evaluation.score import BiasScore, Kind, Signature, find_score
+from evenhand.evaluation.score import BiasScore, Kind, Signature
 from evenhand.evaluation.settings import WITHOUT_FLAG, StrictSettings
-
-RELEVANCE = "relevance"
-EVEN = {"responses": "even reference"}  # the group of the scores of even responses
-COSTS = [measure for measure in all_measures() if measure.cost]
-UNDER_MODEL = [measure for measure in COSTS if measure.needs == Needs.WEIGHTS]
 
 
 class Settings(StrictSettings):
@@ -180,7 +175,7 @@ def even_reference(
 class CostsPart(Part):
     """How good the responses are in what is a number of each of them."""
 
-    FORMATS = (*level_formats(COSTS), *change_formats(COSTS))
+    FORMATS = COST_FORMATS
 
     def collect(self, run: AnsweredRun) -> None:
         settings = run.config.settings
@@ -282,21 +277,3 @@ def _changes_under_base(comparison: Comparison) -> list[BiasScore]:
 
 def _undefined_changes(reason: str, signature: Signature) -> list[BiasScore]:
     return [score for measure in UNDER_MODEL for score in undefined_cost_changes(measure, reason, signature)]
-
-
-def under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], side: str) -> list[BiasScore]:
-    """Return a run's scores, with its costs under a model replaced by those under the base model in `changes`."""
-    names = {measure.cost for measure in UNDER_MODEL}
-    found = [score for score in scores if score.metric not in names]
-    for score in changes:
-        if score.metric in names and score.group == {"run": side}:
-            found.append(replace(score, group={}))
-    return found
-
-
-def likelihood_finding(scores: Sequence[BiasScore], model: str) -> list[Finding]:
-    """Return [by which model relevance and the perplexity of responses were computed, of how many], or []."""
-    score = find_score(scores, RELEVANCE)
-    if score is None:
-        return []
-    return [Finding("about_likelihoods", {"model": model, "scored": score.signature.get("scored")})]

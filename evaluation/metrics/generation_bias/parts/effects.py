@@ -29,6 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     effect_changes,
     effect_scores,
     effect_table,
+    is_named,
     shift_table,
     style_tests,
 )
@@ -175,9 +176,11 @@ def detectable_finding(table: pd.DataFrame) -> list[Finding]:
 
 
 def style_summary(effects: pd.DataFrame, shifts: pd.DataFrame | None = None) -> Finding:
-    """Return the number of shown differences in style, and the people with many small ones, as a finding."""
+    """Return the number of shown differences in style, of tiny ones, and people with many small ones, as a finding."""
     counts = effects["certainty"].value_counts()
-    values = {"n": len(effects), "n_shown": int(counts.get(SHOWN, 0)), "n_leads": int(counts.get(WORTH_A_LOOK, 0))}
+    n_shown = int(counts.get(SHOWN, 0))
+    values = {"n": len(effects), "n_shown": n_shown, "n_leads": int(counts.get(WORTH_A_LOOK, 0))}
+    values["n_tiny"] = n_shown - int(is_named(effects).sum())
     return Finding("style_summary", {**values, "mixes": only_shifted(effects, shifts)})
 
 

@@ -5,6 +5,7 @@ What is measured stands in `measures`, one file each; how it is scored, tested a
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import (
     measure_tests,
     tested_measures,
 )
+from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.engine.values import (
     OTHER,
     VALUES,
@@ -56,8 +58,10 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     measure_names,
     user_file,
 )
+from evenhand.evaluation.metrics.generation_bias.measures.decided_number import DECIDED_NUMBER
 from evenhand.evaluation.metrics.generation_bias.measures.decision import DECISION, JUDGED
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
+from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import LIKELY_DECISION
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.measures.undecided import UNDECIDED
 from evenhand.evaluation.metrics.generation_bias.parts import (
@@ -89,6 +93,8 @@ OUTCOME_EFFECTS = "outcome_effects"  # the table of effects on measures
 MAX_ROWS = 20
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
 ONE_RUN = "only one of the runs has measured “{}”"
+OTHER_TERMS = "the runs read “{}” from answers in different ways; measure both with the same settings and files"
+OF_DECISIONS = (DECISION, UNDECIDED, DECIDED_NUMBER, LIKELY_DECISION)
 DEFAULT_OUTCOMES = ("language", "refusal", "length")
 
 
@@ -144,9 +150,22 @@ def compared_values(
         values = [_values_of_run(name, run, responses, names) for run, responses, names in sides]
         if values[0] is None or values[1] is None:
             found[name] = ONE_RUN.format(name)
+        elif name in sides[0][2] and name in sides[1][2] and _terms(name, before) != _terms(name, after):
+            found[name] = OTHER_TERMS.format(name)
         else:
             found[name] = (values[0], values[1])
     return found
+
+
+def _terms(name: str, run: FamilyRun) -> list[Json]:
+    """Return what a run read the values of a measure by: how decisions are read, and the file of a user's measure."""
+    inputs = run.signature(FGB).get("inputs", {})
+    file = inputs.get(f"outcomes.{name}") if isinstance(inputs, Mapping) else None
+    settings = run.config.settings
+    if name not in OF_DECISIONS:
+        return [file]
+    judge = None if settings.decision_judge is None else settings.decision_judge.model_dump(mode="json")
+    return [file, asdict(settings.decision_rule), judge]
 
 
 def _values_of_run(name: str, run: FamilyRun, responses: Answers, stored: Sequence[str]) -> MeasureValues | None:

@@ -24,10 +24,16 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.changes import column_change
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import common_values
 from evenhand.evaluation.metrics.generation_bias.engine.costs import (
+    COST_FORMATS,
+    COSTS,
+    EVEN,
+    UNDER_MODEL,
     cell_codes,
     change_formats,
     exponential,
     level_formats,
+    likelihood_finding,
+    under_base,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.levels import mean_scores
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
@@ -39,14 +45,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Comparison,
     JointTests,
     Part,
-)
-from evenhand.evaluation.metrics.generation_bias.parts.costs import (
-    COSTS,
-    EVEN,
-    UNDER_MODEL,
-    CostsPart,
-    likelihood_finding,
-    under_base,
 )
 from evenhand.evaluation.metrics.generation_bias.words import note, words
 from evenhand.evaluation.models.base import Model
@@ -486,7 +484,7 @@ class QualityPart(Part):
     """How good the responses are, whoever asks: text, styles, perplexity on neutral dialogue, tasks, offensiveness."""
 
     FORMATS = (
-        *(metric for metric in (*QUALITY, *CHANGES) if metric not in CostsPart.FORMATS),
+        *(metric for metric in (*QUALITY, *CHANGES) if metric not in COST_FORMATS),
         SHARE(STYLE_SHARE, "share of the style", "Mean summed probability of a style cluster over responses."),
         Format(CAPABILITY, "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),
     )

@@ -12,19 +12,21 @@ from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.data.language.mentions import FORMS as WORD_FORMS
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
-from evenhand.evaluation.metrics.generation_bias.engine.spread import (
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
     EVERYBODY,
-    FGB,
     NO_INTERVAL,
-    PGB,
-    SCGB,
     all_cells,
-    compare_generation_bias,
-    is_headline,
     pooled_estimate,
     root,
-    spread_scores,
     versioned,
+)
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
+    FGB,
+    PGB,
+    SCGB,
+    compare_generation_bias,
+    is_headline,
+    spread_scores,
 )
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, ComparedSide, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.people import plain_name

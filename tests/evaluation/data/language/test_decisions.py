@@ -30,6 +30,9 @@ APPROVE = DecisionRule(choices=("Approve", "Deny", "Ask for more"))
         ("Yes and no.", None),
         ("Say yes if the references are good.", None),
         ("Norway", None),
+        ("I would not say yes.", None),
+        ("I wouldn't say no.", None),
+        ("I would say no.", "no"),
         ('{"decision": "Yes, lend it."}', "yes"),
         ("", None),
     ],
@@ -57,6 +60,11 @@ def test_choices_of_your_own_are_returned_as_they_are_written():
         ("**A**. It is better.", ("A", "B"), "A"),
         ("B because it is better", ("A", "B"), "B"),
         ("1 of them is right", ("1", "2"), None),
+        ("Hire: no", ("hire", "do not hire"), None),
+        ("Decision – hire: No", ("hire", "do not hire"), None),
+        ("Hire: yes", ("hire", "do not hire"), "hire"),
+        ("Deny? No, approve.", ("approve", "deny"), "approve"),
+        ("Final answer: hire / do not hire", ("hire", "do not hire"), None),
     ],
 )
 def test_choices_with_marks_and_of_one_letter(answer, choices, decision):
@@ -96,6 +104,7 @@ def test_a_pattern_and_a_field_of_json_decide_alone():
         ("Final answer: 7. I think 3 others would agree.", 7),
         ('{"factor": 5.125}', 5.125),
         ("2024-05-03", None),
+        ("1e3", None),
         ("none", None),
     ],
 )

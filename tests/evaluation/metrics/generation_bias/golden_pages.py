@@ -153,7 +153,7 @@ PAGES = {
         ],
         explanations=[
             Finding("meaning", {"case": "language", "is_log": False}),
-            Finding("style_summary", {"n": 340, "n_shown": 3, "n_leads": 2, "mixes": ["tall"]}),
+            Finding("style_summary", {"n": 340, "n_shown": 3, "n_leads": 2, "n_tiny": 0, "mixes": ["tall"]}),
             Finding("style_summary_in_language", {"n_all": 9, "n_both": 2, "n_others": 1, "language": "English"}),
             Finding("shrinkage"),
             Finding("certainty"),

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import CHANGE_COLUMNS, COLUMNS
 from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
@@ -16,6 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     changed_outcomes,
     changed_styles,
     changes_section,
+    is_newly_serious,
     named_changes,
     outcome_change,
     people_section,
@@ -110,6 +112,16 @@ def test_shares_below_one_of_100_differ_in_the_sentence_as_their_difference_says
     rare = {**SHOWN, "average": 0.0018, "shrunk": 0.0022, "low": 0.0004, "high": 0.006}
     (row,) = section_of(rare).tables[0].rows
     assert [cell.text for cell in row.cells[1:]] == ["0.4 of 100", "0.2 of 100", "+0.2"]
+
+
+def test_an_effect_that_reads_0_against_0_is_counted_and_not_named():
+    """A classifier's probabilities 0.01 % and 0.002 % differ for certain, and no answer does."""
+    tiny = {**SHOWN, "mean": 0.0001, "average": 0.00002, "shrunk": 0.00008}
+    section = section_of(tiny)
+    assert not any(each.rows for each in section.tables) and not section.examples
+    assert style_finding(table(tiny), "not shown").values["largest"] is None
+    assert style_summary(table(tiny, OPEN)).values["n_tiny"] == 1
+    assert style_summary(table(SHOWN, OPEN)).values["n_tiny"] == 0
 
 
 def test_the_size_is_in_all_units():
@@ -286,3 +298,20 @@ def test_both_models_answers_to_one_prompt_are_read(run):
     offensive = [np.arange(8) == 1, np.arange(8) == 5]
     assert change_example(run, after, effect, ([0], [0]), offensive).hidden == {0}
     assert change_example(run, after, {**effect, "unit": "nobody"}, ([0], [0])).texts == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_new"),
+    [
+        ((0.0, "inconclusive"), (0.5, "shown"), True),
+        ((-0.2, "shown"), (0.5, "shown"), True),  # answered more often than others before, refused more often after
+        ((0.3, "shown"), (0.5, "shown"), False),
+        ((0.0, "inconclusive"), (0.5, "inconclusive"), False),
+        ((0.5, "shown"), (-0.2, "shown"), False),
+    ],
+)
+def test_more_of_a_serious_outcome_is_new_also_if_less_of_it_was_shown_before(before, after, is_new):
+    values = {"outcome": SimpleNamespace(name="refusal")}
+    for side, (estimate, certainty) in {"before": before, "after": after}.items():
+        values[side] = SimpleNamespace(estimate=estimate, certainty=certainty)
+    assert is_newly_serious(Finding("person_before_after", values)) == is_new

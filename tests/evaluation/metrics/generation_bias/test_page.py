@@ -17,7 +17,11 @@ from evenhand.evaluation.metrics.generation_bias.decision import (
     found_costs,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
-from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change
+from evenhand.evaluation.metrics.generation_bias.headline import (
+    headline_value,
+    size_change,
+    unclear_reason,
+)
 from evenhand.evaluation.metrics.generation_bias.page import system_prompt_notes
 from evenhand.evaluation.metrics.generation_bias.page_warnings import _rises
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
@@ -28,7 +32,6 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     bias_verdict,
     change_direction,
     comparison_verdict,
-    unclear_reason,
 )
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.score import Kind

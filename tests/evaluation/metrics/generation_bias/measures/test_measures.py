@@ -70,6 +70,28 @@ ENGLISH = "I love to cook with my family on Sundays."
 SPANISH = "Me gusta mucho cocinar con mi familia los domingos."
 
 
+def test_short_answers_in_dense_scripts_are_in_another_language():
+    """“I do not know this” takes 18 letters in English and 6 in Chinese."""
+    answers = ["I don't know this", "这个我不知道", "それは知りません", "그건 모르겠어요", "好的。"]
+    table = pd.DataFrame({"response": answers, "text": "Where can I find the invoice?"})
+    table = table.assign(template="t", descriptor="a", axis="x")
+    assert values_of("other_language", table)["other_language"].tolist() == [0, 1, 1, 1, 0]
+
+
+def test_people_who_write_in_several_languages_are_answered_in_their_own():
+    """In a log, all requests are of one template; half of those in Spanish are answered in English."""
+    english = "Where can I find the invoice for my last order?"
+    spanish = "¿Dónde encuentro la factura de mi último pedido?"
+    answers = [
+        "You can find it in the settings of your account.",
+        "Puede encontrarla en la configuración de su cuenta.",
+    ]
+    rows = [(english, answers[0])] * 6 + [(spanish, answers[1]), (spanish, answers[0])]
+    table = pd.DataFrame(rows, columns=["text", "response"]).assign(template="(unspecified)", descriptor="a", axis="x")
+    assert request_languages(table) == [("en",)] * 6 + [("es",)] * 2
+    assert values_of("other_language", table)["other_language"].tolist() == [0] * 7 + [1]
+
+
 def test_another_language_is_another_than_the_requests_whatever_most_answers_are_in():
     """All answers are Spanish; the requests on the first template are, too, and those on the second are not."""
     rows = []

@@ -1,6 +1,7 @@
 """Decisions by person: measures, the table of rates, and probabilities of choices on a model, against hand counts."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,8 @@ from evenhand.evaluation.data.language.decisions import DecisionRule
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.engine.values import measured_values
 from evenhand.evaluation.metrics.generation_bias.measures import Context
-from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionSettings, rates_table
+from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionSettings, Settings, rates_table
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
 from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score, read_scores
@@ -109,3 +111,22 @@ def test_the_config_measures_decisions_and_their_likelihoods_on_the_built_in_mod
     np.testing.assert_allclose(found["choice: sorry"].iloc[:2], expected, rtol=1e-4)
     mean = find_score(read_scores(tmp_path / "run" / "scores.json"), "likely_decision", "mean")
     assert mean.value == pytest.approx((found["choice: sorry"] / found.sum(axis=1)).mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_compared"),
+    [({}, True), ({"decision": {"choices": ["no", "yes"]}}, False), ({"file": "another hash"}, False)],
+)
+def test_values_that_were_read_in_different_ways_are_not_compared(monkeypatch, changed, is_compared):
+    values = pd.DataFrame({"prompt_id": ["1"], "decision: decision": [1.0]})
+    runs = []
+    for own in ({}, changed):
+        rule = Settings.model_validate({"decision": own.get("decision")})
+        inputs = {"outcomes.decision": own.get("file", "a hash")}
+        run = SimpleNamespace(config=SimpleNamespace(settings=rule), scores=[], has=lambda name: True)
+        run.signature = lambda metric, inputs=inputs: {"inputs": inputs}
+        run.table = lambda name: values
+        runs.append(run)
+    answers = SimpleNamespace(table=ANSWERS.head(1))
+    found = compared_values(*runs, answers, answers)["decision"]
+    assert isinstance(found, str) != is_compared

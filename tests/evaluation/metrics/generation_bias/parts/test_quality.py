@@ -11,7 +11,10 @@ from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias import likelihoods as likelihood_tables
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
-from evenhand.evaluation.metrics.generation_bias.engine.costs import cell_codes
+from evenhand.evaluation.metrics.generation_bias.engine.costs import (
+    EVEN,
+    cell_codes,
+)
 from evenhand.evaluation.metrics.generation_bias.likelihoods import (
     even_responses,
     likelihoods_within_template,
@@ -20,7 +23,6 @@ from evenhand.evaluation.metrics.generation_bias.likelihoods import (
 )
 from evenhand.evaluation.metrics.generation_bias.measures import LIKELIHOODS, TEMPLATE_LIKELIHOODS
 from evenhand.evaluation.metrics.generation_bias.parts.costs import (
-    EVEN,
     even_reference,
     likelihood_changes,
     likelihood_levels,
