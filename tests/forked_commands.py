@@ -224,7 +224,7 @@ def run_child(arguments: list[str], processes: int, own: str | None) -> NoReturn
         sys.exit(run_command())
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    together = {"rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0", "start_method": "fork"}
+    together = {"rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0", "start_method": "fork", "max_restarts": 0}
     elastic_launch(LaunchConfig(1, 1, nproc_per_node=processes, **together), run_rank)()
     sys.exit()
 

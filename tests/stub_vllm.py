@@ -1,10 +1,12 @@
 """Stands for the command `vllm`: writes its arguments and processes into the file STUB_VLLM, and serves answers.
 
-With STUB_VLLM_FAILS, it prints a message and ends. Each token of a prompt has the log-probability −1.
+With STUB_VLLM_FAILS, it prints a message and ends, or is ended by the signal of this name. Each token of a prompt has
+the log-probability −1.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -35,7 +37,10 @@ def is_running(pid):
 
 
 def main():
-    if os.environ.get("STUB_VLLM_FAILS"):
+    failure = os.environ.get("STUB_VLLM_FAILS", "")
+    if failure.startswith("SIG"):
+        os.kill(os.getpid(), signal.Signals[failure])
+    if failure:
         sys.exit("no GPU \x1b[31mhere")
     worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
     (port,) = [int(each.partition("=")[2]) for each in sys.argv if each.startswith("--port=")]

@@ -24,7 +24,10 @@ def main(command: list[str]) -> int:
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     threading.Thread(target=wait_for_the_end_of_input, daemon=True).start()
     try:
-        return process.wait()
+        status = process.wait()
+        if status < 0:
+            print(f"{command[0]} was ended by {signal.Signals(-status).name}.", flush=True)  # it may have said nothing
+        return status
     finally:
         end(process)
 

@@ -68,6 +68,7 @@ def progress(total: int | None, description: str, unit: str, done: int = 0) -> I
     """
     is_disabled = not processes.is_rank_zero()
     arguments = {"total": total, "desc": description, "unit": f" {unit}", "initial": done, "disable": is_disabled}
+    arguments["smoothing"] = 0  # batches differ much in size and time: only the rate of the whole run is stable
     if is_watched():
         bar = _Bar(**arguments, dynamic_ncols=True)
     else:

@@ -35,6 +35,7 @@ from evenhand.evaluation.settings import (
     PromptSettings,
     StyleClassifierSettings,
 )
+from evenhand.evaluation.statistics import level
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.tables import read_table
@@ -47,6 +48,14 @@ from tests.testbed_settings import MODEL, generation_bias
 PEOPLE = 14
 TEMPLATES = 26
 FIRST_LOOK = 7  # rounds: an eighth of 26 are fewer than six
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_draws():
+    """A look at few answers has a small share of the error: with ten draws at its level, it would take thousands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(level, "DRAWS_AT_LEVEL", 2)
+        yield
 
 
 def settings(folder, url, until=None, **changed):
@@ -395,8 +404,8 @@ def test_it_stops_when_a_gate_is_decided_and_check_says_the_same(tmp_path, reque
     new = read_answers(tmp_path / "new")
     old = read_answers(against, only=frozenset(new.table[columns.PROMPT_ID]))
     excess = excess_over_baseline(old, sorted_by_prompt(new), 1 + rise / 100)
-    level = plan_looks(TEMPLATES).level(stop["look"])
-    assert stop["bounds"] == pytest.approx(replace(excess, level=level).interval)
+    of_look = plan_looks(TEMPLATES).level(stop["look"])
+    assert stop["bounds"] == pytest.approx(replace(excess, level=of_look).interval)
     assert (stop["bounds"][0] > 0) == (decided == 1)
     measure(built_in(tmp_path / "new", "decided", max_rise=rise, against=against), show=False)  # is finished
     assert stop_of(tmp_path / "new") == stop

@@ -186,7 +186,6 @@ class GenerationBias(Family):
         log_differences(config)
         load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
         model = config.open_model()
-        model.check_likelihoods()
         question = question_of(config.settings)
         if question is None:
             record_that_all_is_asked(store)
@@ -196,6 +195,7 @@ class GenerationBias(Family):
         check_repeated_prompts(config, model, prompts)
         if config.prompts.cues and not model.is_chat:
             raise InputError("prompts.cues", f"{model.name} is no chat model; leave cues out, or give a chat model.")
+        model.check_likelihoods()  # may start a server, so all else is checked first
         signature = store.keep_facts(MODEL_FACTS, model.facts)
         ask = partial(_ask, store, model, prompts)
         if question is None:

@@ -130,6 +130,25 @@ def test_a_server_that_ends_says_why(started, monkeypatch):
     assert "\x1b" not in str(error.value)
 
 
+def test_a_server_that_is_killed_says_by_what(started, monkeypatch):
+    monkeypatch.setenv("STUB_VLLM_FAILS", "SIGILL")  # as a build for another processor
+    with pytest.raises(InputError, match=r"ended before it answered: “.*/vllm was ended by SIGILL\.”"):
+        _ = ServedModel(ModelSettings(name="m", launch="vllm")).asked
+
+
+def test_prompts_are_checked_before_a_server_starts(started, tmp_path):
+    settings = MeasureSettings(
+        model=ModelSettings(name=TINY, launch="vllm"),
+        prompts=PromptSettings(descriptors=3),
+        generation_bias=generation_bias(permutations=0),
+        output_dir=tmp_path / "run",
+        report_to="none",
+    )
+    with pytest.raises(InputError, match="descriptors: 3 is given"):
+        measure(settings)
+    assert not started.exists()
+
+
 def test_a_command_that_is_not_installed_is_named_at_once(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="vllm is not installed"):

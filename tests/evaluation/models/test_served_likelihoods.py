@@ -109,7 +109,7 @@ def test_a_pair_that_is_too_long_has_no_likelihood(tmp_path):
 def settings_of_run(folder, url, tokenizer, tag=""):
     return MeasureSettings(
         model=ModelSettings(name="some-model", server=url, tokenizer=str(tokenizer)),
-        prompts=PromptSettings(filters=FILTERS, descriptors=14, answers_per_cell=2),
+        prompts=PromptSettings(filters=FILTERS, descriptors=14, answers_per_cell=1),
         generation_bias=generation_bias(permutations=0, control_tag=tag),
         decoding=DecodingSettings(arguments={"max_new_tokens": 20}),
         output_dir=folder,

@@ -89,7 +89,8 @@ DEGENERATE = (shuffled, constant, word_salad, quoting, half_replaced, mean_respo
 @pytest.fixture(scope="module")
 def config():
     prompts = PromptSettings(filters=FILTERS, descriptors=26, answers_per_cell=4)
-    return FamilyConfig(MODEL, prompts=prompts, settings=generation_bias_settings(**SETTINGS), split="all")
+    own = generation_bias_settings(**SETTINGS)
+    return FamilyConfig(MODEL, prompts=prompts, settings=own, split="all", for_comparisons=True)
 
 
 @pytest.fixture(scope="module")
