@@ -73,6 +73,17 @@ def test_the_family_of_the_page_is_measured_compared_and_planned(examples, comma
     assert "prompt_length.min_word" in done.stderr
 
 
+def test_the_command_of_the_page_is_run_and_in_the_help(examples, tmp_path):
+    (tmp_path / "run").mkdir()
+    pd.DataFrame({"descriptor": ["tall", "deaf", "deaf"]}).to_parquet(tmp_path / "run" / "prompts.parquet")
+    done = in_folder(tmp_path, examples, "-m", "evenhand", "people", "--run", "run", "--at_least", "2", "--quiet")
+    assert (done.returncode, done.stdout.split()[-2:]) == (0, ["deaf", "2"]), done.stderr
+    helped = in_folder(tmp_path, examples, "-m", "evenhand", "--help").stdout
+    assert "Count the answers that a run has" in helped
+    wrong = in_folder(tmp_path, examples, "-m", "evenhand", "people", "--at_leest", "2")
+    assert wrong.returncode == 2 and "--at_least" in wrong.stderr
+
+
 def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
     monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(examples / "methods")])
     method = methods.trained_method("shortest")
