@@ -1,7 +1,10 @@
 """The examples of docs/extending.md run as they stand on the page, from a folder of the user's own."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -74,13 +77,19 @@ def test_the_family_of_the_page_is_measured_compared_and_planned(examples, comma
 
 
 def test_the_command_of_the_page_is_run_and_in_the_help(examples, tmp_path):
+    """In processes of their own, because the commands are found when Evenhand is imported."""
     (tmp_path / "run").mkdir()
     pd.DataFrame({"descriptor": ["tall", "deaf", "deaf"]}).to_parquet(tmp_path / "run" / "prompts.parquet")
-    done = in_folder(tmp_path, examples, "-m", "evenhand", "people", "--run", "run", "--at_least", "2", "--quiet")
+    environment = os.environ | {"EVENHAND_PATH": str(examples), "PYTHONPATH": str(ROOT)}
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "evenhand", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+
+    done = run("people", "--run", "run", "--at_least", "2", "--quiet")
     assert (done.returncode, done.stdout.split()[-2:]) == (0, ["deaf", "2"]), done.stderr
-    helped = in_folder(tmp_path, examples, "-m", "evenhand", "--help").stdout
-    assert "Count the answers that a run has" in helped
-    wrong = in_folder(tmp_path, examples, "-m", "evenhand", "people", "--at_leest", "2")
+    assert "Count the answers that a run has" in run("--help").stdout
+    wrong = run("people", "--at_leest", "2")
     assert wrong.returncode == 2 and "--at_least" in wrong.stderr
 
 
