@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from evenhand.evaluation.errors import InputError, unknown_name
 
-# Folders with subfolders `metrics`, `methods`, `models`, `outcomes` and `classifiers`, separated as in PATH.
+# Folders, separated as in PATH, with subfolders `metrics`, `methods`, `models`, `outcomes`, `classifiers`, `commands`.
 PATH_VARIABLE = "EVENHAND_PATH"
 
 Base = TypeVar("Base")

@@ -21,7 +21,7 @@ from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.pages import clear_pages
 from evenhand.evaluation.runs.progress import start_logging, working
 from evenhand.evaluation.settings import as_settings
-from evenhand.recipes.command_line import CommandLine, read_command_line, settings_class, settings_of
+from evenhand.recipes.command_line import CommandLine, command_module, read_command_line, settings_class, settings_of
 from evenhand.recipes.commands import COMMANDS
 
 log = logging.getLogger("evenhand")
@@ -151,7 +151,7 @@ def run_command(command: str, settings: Any) -> int:
         raise InputError(
             "PYTHONOPTIMIZE", "2 removes docstrings, without which transformers fails; unset it, or give 1."
         )
-    function = getattr(import_module(f"evenhand.recipes.{command}"), command)
+    function = getattr(import_module(command_module(command)), command)
     try:
         with nullcontext() if command == WAITING else working(f"evenhand {command}"):
             status = function(settings) if command in PARALLEL else processes.on_rank_zero(lambda: function(settings))

@@ -22,11 +22,12 @@ from pydantic_settings import CliPositionalArg, CliSettingsSource, SettingsError
 
 from evenhand.evaluation.errors import InputError, first_line, format_value, require_extra, unknown_name
 from evenhand.evaluation.files import load_yaml, read_yaml
+from evenhand.evaluation.plugins import load_class
 from evenhand.evaluation.runs.paths import with_resolved_paths
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.runs.results import RECORD
-from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, checked, group_of
-from evenhand.recipes.commands import COMMANDS, EXAMPLES
+from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, StrictSettings, checked, group_of
+from evenhand.recipes.commands import COMMANDS, EXAMPLES, SHIPPED
 from evenhand.recipes.configs import config_file, shipped
 from evenhand.recipes.received import CODE, LAUNCHES, acting_settings, without_places
 
@@ -126,7 +127,14 @@ def settings_class(command: str) -> type[BaseModel]:
     """Return the class of a command's settings."""
     from evenhand.recipes import settings  # the families of metrics take a second to import
 
-    return settings.COMMANDS[command]
+    if command in settings.COMMANDS:
+        return settings.COMMANDS[command]
+    return load_class(command_module(command).rpartition(".")[0], command, StrictSettings, "command")
+
+
+def command_module(command: str) -> str:
+    """Return the name of the module that has a command, which is Evenhand's or the user's."""
+    return f"evenhand.recipes.{command}" if command in SHIPPED else f"evenhand.recipes.user_commands.{command}"
 
 
 def read_settings(command: str, file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Any:
@@ -330,7 +338,7 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
             argument_default=SUPPRESS,
             allow_abbrev=False,
             formatter_class=lambda prog: HelpFormatter(prog, max_help_position=32),
-            epilog=f"Example: {EXAMPLES[command]}",
+            epilog=f"Example: {EXAMPLES[command]}" if command in EXAMPLES else None,
         )
         sub.add_argument("--config", type=Path, metavar="FILE", help="YAML file or shipped config; flags override it")
         sub.add_argument("--print_config", action="store_true", help="print all settings as YAML and exit")
@@ -528,7 +536,7 @@ def settings_in(cls: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
     """Yield every setting of a settings class; a group comes before the settings in it."""
     for name, declared in cls.model_fields.items():
         group = group_of(declared.annotation)
-        default = None if group else declared.get_default(call_default_factory=True)
+        default = None if group or declared.is_required() else declared.get_default(call_default_factory=True)
         has_flag = not WITHOUT_FLAG.items() <= (declared.json_schema_extra or {}).items()
         yield Setting(f"{prefix}{name}", declared.annotation, default, declared.description or "", group, has_flag)
         if group is not None:

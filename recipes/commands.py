@@ -1,6 +1,11 @@
-"""The commands and what each of them does. Imports nothing, so that `evenhand --help` is immediate."""
+"""The commands and what each of them does. Imports nothing slow, so that `evenhand --help` is immediate."""
 
-COMMANDS = {
+import ast
+from pathlib import Path
+
+from evenhand.evaluation.plugins import user_folders
+
+SHIPPED = {
     "measure": "Measure a model with one or more families of metrics.",
     "screen": "Find whom a model treats differently by its predictions of first tokens, before anything is sampled.",
     "label": "Label the responses of a run as `bias` or `no_bias`.",
@@ -39,3 +44,19 @@ EXAMPLES = {
     "judge": "evenhand judge --config judge",
     "configs": "evenhand configs demo",
 }
+
+
+def user_commands() -> dict[str, str]:
+    """Return what each of the user's commands does, the first line of its module, by name; no module is imported."""
+    purposes = {}
+    for folder in user_folders("commands"):
+        for file in sorted(Path(folder).glob("[!_]*.py")):
+            try:
+                text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+            except (SyntaxError, ValueError):
+                text = ""  # its error is raised if it is called
+            purposes[file.stem] = text.partition("\n")[0]
+    return purposes
+
+
+COMMANDS = {**user_commands(), **SHIPPED}
