@@ -70,11 +70,11 @@ SERVING = {
 CONTROL_TAG = "a tag at the end of each context"
 MERGED = "nothing: the weights are merged"
 COLUMNS = {
-    "reduction": "removed",
-    "reduction_tuned": "… tuned on",
-    "reduction_untuned": "… never tuned on",
-    "divergence_tuned": "removed of the divergence, tuned on",
-    "divergence_untuned": "… never tuned on",
+    "reduction": "removed of pooled FGB*",
+    "reduction_tuned": "… of people tuned on",
+    "reduction_untuned": "… of people never tuned on",
+    "divergence_tuned": "removed of the divergence of people tuned on",
+    "divergence_untuned": "removed of the divergence of people never tuned on",
     "relevance_to_person_kept": "response to the person kept",
     "relevance_kept": "relevance kept",
     "response_perplexity_change": "perplexity of the responses",
@@ -215,7 +215,7 @@ def section(rows: Sequence[dict[str, Any]], settings: LoopSettings, command: str
         f"$ .venv/bin/{command}",
         "```",
         "",
-        "![Removed against kept, one point a method, with 95 % intervals](map.png)",
+        f"![{COLUMNS[removed_column(rows)].capitalize()}, against the response to the person kept](map.png)",
         "",
         f"| method | seed | {' | '.join(COLUMNS.values())} | CPU minutes | serving needs |",
         "|" + " --- |" * (len(COLUMNS) + 4),
@@ -251,27 +251,49 @@ def write_section(page: Path, text: str) -> None:
     write_text(page, text)
 
 
+def removed_column(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the column of the figure: of pooled FGB*, or of the divergence if the base shows no bias to remove."""
+    is_known = any(not math.isnan(row.get("reduction", math.nan)) for row in rows)
+    return "reduction" if is_known else "divergence_untuned"
+
+
 def write_figure(file: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Draw what is removed against the response to the person that is kept, with 95 % intervals."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    removed = removed_column(rows)
+    kept = "relevance_to_person_kept"
     figure, axes = pyplot.subplots(figsize=(7, 5), layout="constrained")
     for row in rows:
-        x = row.get("reduction", math.nan)
-        y = row.get("relevance_to_person_kept", math.nan)
+        x = row.get(removed, math.nan)
+        y = row.get(kept, math.nan)
         if row["failed"] or math.isnan(x) or math.isnan(y):
             continue
-        spans = []
-        for name, value in (("reduction", x), ("relevance_to_person_kept", y)):
-            ends = [row[f"{name}_low"], row[f"{name}_high"]]
-            spans.append([[100 * max(0.0, value - ends[0])], [100 * max(0.0, ends[1] - value)]])
-        axes.errorbar(100 * x, 100 * y, xerr=spans[0], yerr=spans[1], fmt="o", color=AFTER_COLOR, ecolor=MUTED)
+        axes.errorbar(
+            100 * x,
+            100 * y,
+            xerr=whisker(row, removed),
+            yerr=whisker(row, kept),
+            fmt="o",
+            color=AFTER_COLOR,
+            ecolor=MUTED,
+        )
         axes.annotate(row["method"], (100 * x, 100 * y), textcoords="offset points", xytext=(6, 6))
-    axes.set_xlabel("removed, % of pooled FGB*")
+    axes.set_xlabel(f"{COLUMNS[removed]}, %")
     axes.set_ylabel("response to the person kept, %")
     figure.savefig(file, dpi=150, facecolor="white")
     pyplot.close(figure)
+
+
+def whisker(row: dict[str, Any], name: str) -> list[list[float]]:
+    """Return the lengths of an interval below and above its value, in percent; 0 without an interval."""
+    value = row[name]
+    low = row.get(f"{name}_low", math.nan)
+    high = row.get(f"{name}_high", math.nan)
+    if math.isnan(low):
+        return [[0.0], [0.0]]
+    return [[100 * max(0.0, value - low)], [100 * max(0.0, high - value)]]
 
 
 def loop_settings(options: Any) -> LoopSettings:
@@ -300,8 +322,8 @@ def main() -> None:
         seeds=([0], "of prompts, responses and training"),
         methods=(names(), "of the map"),
         run=(Path, "finished measurement of the base, in place of config, descriptors and seeds"),
-        max_rows=(0, "responses to tune on; 0: the method's own number"),
-        learning_rate=(0.0, "of training; 0: the method's own"),
+        max_rows=(80, "responses to tune on; 0: the method's own number"),
+        learning_rate=(1e-3, "of training; 0: the method's own"),
         piqa=(False, "also score PIQA, by lm-evaluation-harness"),
         results=(Path("runs/map"), "folder of stages and results"),
         page=(Path("docs/benchmarks/methods.md"), "page with the section"),
@@ -314,7 +336,7 @@ def main() -> None:
     n_trained = sum(point.tune is not None and not file.exists() for point, file in zip(points, files, strict=True))
     print(
         f"{n_left} of {len(points)} models are left, {n_trained} of them to be tuned. With 20 descriptors, one of "
-        "SmolLM2 takes about 5 minutes of a core, and more with many rows or candidates. A finished stage is kept.",
+        "SmolLM2 takes 15 to 25 minutes of a core, and more with many rows or candidates. A finished stage is kept.",
         flush=True,
     )
     check_points(settings.output_dir, points)
