@@ -90,6 +90,11 @@ def _table_cell(value: object) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 
+def name_with_revision(name: str, revision: str | None) -> str:
+    """Return a model's name, with its revision if it has one: a folder or a file has none."""
+    return display_name(name) if revision is None else f"{display_name(name)} (revision {revision})"
+
+
 def _training_rows(facts: TuningFacts, further: Mapping[str, object], base: str) -> dict[str, str]:
     training = facts["training"]
     settings = facts["settings"]
@@ -100,7 +105,7 @@ def _training_rows(facts: TuningFacts, further: Mapping[str, object], base: str)
     before, after = training["perplexity"]
     change = training["change"]
     rows = {
-        "base": f"{display_name(base)} (revision {facts['base_revision']})",
+        "base": name_with_revision(base, facts["base_revision"]),
         "method": facts["method"],
         "control tag": f"`{tag!r}`" if tag else "none",
         "system prompt": facts["system_prompt"],

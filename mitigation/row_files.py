@@ -16,9 +16,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import template_arguments
 from evenhand.evaluation.models.contexts import close_reasoning
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.score import display_name
 from evenhand.mitigation.adapter import atomic_write_folder, loadable_name, portable_name
-from evenhand.mitigation.card import table
+from evenhand.mitigation.card import name_with_revision, table
 from evenhand.mitigation.labelled_responses import COMPLETION, COMPLETION_CUT, PROMPT
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_fields, trainer_fields
@@ -120,7 +119,7 @@ def _card(base: DialogueModel, data: TrainingRows, encoded: DatasetDict, seed: i
     tag = data.method.control_tag
     n_cut = sum(sum(trained_texts(rows)[1]) for rows in (data.train, data.validation))
     facts = {
-        "model": f"{display_name(base.name)} (revision {base.revision})",
+        "model": name_with_revision(base.name, base.revision),
         "method": data.method.name,
         "type": f"prompt–completion, {'conversational' if base.kind == 'chat' else 'standard'} format",
         "control tag": f"`{tag!r}` at the end of every prompt" if tag else "none",

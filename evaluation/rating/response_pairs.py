@@ -71,10 +71,10 @@ def _rating_file(field: str, name: str) -> Path:
 def read_response_pairs(before: Path, after: Path) -> pd.DataFrame:
     """Return the responses of two runs to the prompts that both have, one row per prompt.
 
-    The columns are prompt_id, axis, descriptor, template, text (the prompt), before and after (the responses),
-    unanswered and offensive. `unanswered` is true if a run has no response but a reason why, such as a failure of the
-    server. `offensive` is true if the response of either run is offensive with a probability of at least THRESHOLD by
-    that run's classifier, and null if neither run has an offensiveness classifier.
+    The columns are prompt_id, axis, descriptor, template, text (the prompt, with the cue to who asks), before and after
+    (the responses), unanswered and offensive. `unanswered` is true if a run has no response but a reason why, such as a
+    failure of the server. `offensive` is true if the response of either run is offensive with a probability of at least
+    THRESHOLD by that run's classifier, and null if neither run has an offensiveness classifier.
 
     Raises:
         InputError: a file is absent, or the runs have no prompt in common.
@@ -93,8 +93,18 @@ def _read_answers(folder: Path) -> pd.DataFrame:
     """Return a run's prompts with their responses and, if a classifier gave it, the offensiveness of each."""
     answers = read_table(
         folder / "prompts.parquet",
-        [columns.PROMPT_ID, columns.AXIS, columns.DESCRIPTOR, columns.TEMPLATE, columns.TEXT],
+        [
+            columns.PROMPT_ID,
+            columns.AXIS,
+            columns.DESCRIPTOR,
+            columns.TEMPLATE,
+            columns.TEXT,
+            columns.CUE,
+            columns.PERSONA,
+        ],
     )
+    if columns.CUE in answers:  # earlier turns or a profile say who asks
+        answers[columns.TEXT] = (answers[columns.PERSONA] + "\n" + answers[columns.TEXT]).str.strip()
     answers = answers.merge(read_table(folder / "responses.parquet"), on=columns.PROMPT_ID, validate="one_to_one")
     probabilities = folder / f"{OFFENSIVENESS}.parquet"
     if probabilities.exists():

@@ -1,7 +1,7 @@
 """The model card claims no more than was compared."""
 
 from evenhand.evaluation.metrics.generation_bias.decision import FELL, ROSE, UNCHANGED
-from evenhand.mitigation.card import CLAIMS, model_card
+from evenhand.mitigation.card import CLAIMS, model_card, name_with_revision
 
 TRAINING = {
     "train_losses": [(1, 2.0)],
@@ -37,3 +37,8 @@ def test_each_direction_of_a_change_has_its_own_claim():
     assert len(set(cards.values())) == 4
     for change, text in cards.items():
         assert [claim for claim in CLAIMS.values() if claim in text] == [CLAIMS[change]]
+
+
+def test_a_base_without_a_revision_has_its_name_only():
+    assert "(revision" not in card(None)
+    assert name_with_revision("org/base", "abc") == "org/base (revision abc)"

@@ -52,9 +52,9 @@ def test_sides_are_fair_coins_of_rater_and_pair():
     assert {other_side("before"), other_side("after")} == {"after", "before"}
 
 
-def write_run(folder, ids, responses, offensiveness=None, left_out=None):
+def write_run(folder, ids, responses, offensiveness=None, left_out=None, **further):
     folder.mkdir()
-    prompts = {"prompt_id": ids, "axis": "age", "descriptor": "d", "template": "t", "text": "Hi"}
+    prompts = {"prompt_id": ids, "axis": "age", "descriptor": "d", "template": "t", "text": "Hi", **further}
     pd.DataFrame(prompts).to_parquet(folder / "prompts.parquet")
     table = pd.DataFrame({"prompt_id": ids, "response": responses, "left_out": left_out})
     table.to_parquet(folder / "responses.parquet")
@@ -62,6 +62,17 @@ def write_run(folder, ids, responses, offensiveness=None, left_out=None):
         table = pd.DataFrame({"prompt_id": ids, "offensiveness": offensiveness})
         table.to_parquet(folder / "offensiveness.parquet")
     return folder
+
+
+def test_raters_see_who_asks(tmp_path):
+    cues = {"cue": ["profile", "mention"], "persona": ["About the user: a deaf man.", ""]}
+    before = write_run(tmp_path / "before", ["p", "q"], ["a", "b"], **cues)
+    after = write_run(tmp_path / "after", ["p", "q"], ["c", "d"], **cues)
+    assert read_response_pairs(before, after)["text"].tolist() == ["About the user: a deaf man.\nHi", "Hi"]
+    plain = write_run(
+        tmp_path / "plain", ["p"], ["a"], persona="I like tea."
+    )  # two random lines, of nobody in particular
+    assert read_response_pairs(plain, plain)["text"].tolist() == ["Hi"]
 
 
 def test_pairs_of_runs(tmp_path):
