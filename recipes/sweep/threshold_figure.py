@@ -185,7 +185,7 @@ def rows_by_kind(curve: ThresholdCurve) -> dict[str, list[SettingRow]]:
     return {kind: rows for kind, rows in kinds.items() if rows}
 
 
-def is_set(value: object) -> bool:
+def is_set(value: float | str | None) -> bool:
     """Return whether a point has a value of a swept setting: not null, and not NaN, which other points have."""
     return not pd.isna(value) and value != "null"
 
