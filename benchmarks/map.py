@@ -280,6 +280,7 @@ def write_figure(file: Path, rows: Sequence[dict[str, Any]]) -> None:
             ecolor=MUTED,
         )
         axes.annotate(row["method"], (100 * x, 100 * y), textcoords="offset points", xytext=(6, 6))
+    axes.margins(x=0.2)  # for the names
     axes.set_xlabel(f"{COLUMNS[removed]}, %")
     axes.set_ylabel("response to the person kept, %")
     figure.savefig(file, dpi=150, facecolor="white")
