@@ -151,7 +151,7 @@ def run_command(command: str, settings: Any) -> int:
         raise InputError(
             "PYTHONOPTIMIZE", "2 removes docstrings, without which transformers fails; unset it, or give 1."
         )
-    function = getattr(import_module(command_module(command)), command)
+    function = getattr(import_module(f"evenhand.recipes.{command_module(command)}"), command)
     try:
         with nullcontext() if command == WAITING else working(f"evenhand {command}"):
             status = function(settings) if command in PARALLEL else processes.on_rank_zero(lambda: function(settings))

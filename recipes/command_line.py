@@ -129,12 +129,12 @@ def settings_class(command: str) -> type[BaseModel]:
 
     if command in settings.COMMANDS:
         return settings.COMMANDS[command]
-    return load_class(command_module(command).rpartition(".")[0], command, StrictSettings, "command")
+    return load_class("evenhand.recipes.user_commands", command, StrictSettings, "command")
 
 
 def command_module(command: str) -> str:
-    """Return the name of the module that has a command, which is Evenhand's or the user's."""
-    return f"evenhand.recipes.{command}" if command in SHIPPED else f"evenhand.recipes.user_commands.{command}"
+    """Return the name in `evenhand.recipes` of the module that has a command, which is Evenhand's or the user's."""
+    return command if command in SHIPPED else f"user_commands.{command}"
 
 
 def read_settings(command: str, file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Any:

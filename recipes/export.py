@@ -128,13 +128,13 @@ def export(settings: ExportSettings) -> None:
         inputs["comparison"] = run_sha256(record)
     with stage("export", settings, inputs) as store:
         if store is not None:
+            labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["run"]
+            permissions = Permissions(code=settings.trust_remote_code)
+            measured, _ = permitted_measurement(Path(labelled), "tuning", permissions, [MODEL_CODE])
             facts = json.loads((settings.tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
             further: dict[str, object] = {}
             if reads_labels(facts["method"], facts["settings"]):
                 further |= read_threshold(Path(config["labels"]))
-            labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["run"]
-            permissions = Permissions(code=settings.trust_remote_code)
-            measured, _ = permitted_measurement(Path(labelled), "tuning", permissions, [MODEL_CODE])
             results = NOT_COMPARED
             change = None
             if comparison is not None:

@@ -23,7 +23,7 @@ from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}
-IDLE = 5.0  # seconds without a connection after which the server ends
+IDLE = 60.0  # seconds without a connection after which the server ends
 PATIENCE = 1800.0  # seconds; a loaded machine can be very slow
 
 
@@ -210,8 +210,8 @@ def run_child(arguments: list[str], processes: int, own: str | None) -> NoReturn
     """Run a command, and end with its status."""
     from wandb.sdk.data_types._private import MEDIA_TMP
 
-    # TRL imported wandb, whose folder for media each process takes away as it ends.
-    Path(MEDIA_TMP.name).mkdir(exist_ok=True)
+    # TRL imported wandb, whose folder for media each process takes away as it ends: each has one of its own.
+    MEDIA_TMP.__init__("wandb-media")
     if own:
         os.environ["EVENHAND_PATH"] = own
         for name in [name for name in sys.modules if name.partition(".")[0] == "evenhand"]:

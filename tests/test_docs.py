@@ -169,7 +169,7 @@ def test_the_example_reports_are_small_and_name_no_path_of_a_machine(tmp_path):
 
 
 EXAMPLES = sorted(
-    ".".join(["evenhand", *file.relative_to(ROOT).with_suffix("").parts])
+    ".".join(["evenhand", *file.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
     for room in ("evaluation", "mitigation", "recipes")
     for file in (ROOT / room).rglob("*.py")
     if ">>> " in file.read_text(encoding="utf-8")
