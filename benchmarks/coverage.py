@@ -24,9 +24,7 @@ import pandas as pd
 
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
-from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
-    pooled_estimate,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import pooled_estimate
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
     find_headline,

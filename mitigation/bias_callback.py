@@ -19,9 +19,7 @@ from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, answers_of
-from evenhand.evaluation.metrics.generation_bias.engine.costs import (
-    RELEVANCE,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.costs import RELEVANCE
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, effects
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
@@ -30,9 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 )
 from evenhand.evaluation.metrics.generation_bias.likelihoods import likelihoods_of_responses
 from evenhand.evaluation.metrics.generation_bias.measures import LIKELIHOODS
-from evenhand.evaluation.metrics.generation_bias.parts.costs import (
-    likelihood_levels,
-)
+from evenhand.evaluation.metrics.generation_bias.parts.costs import likelihood_levels
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.classifiers import Classifier

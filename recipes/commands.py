@@ -54,7 +54,7 @@ def user_commands() -> dict[str, str]:
             try:
                 text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
             except (SyntaxError, ValueError):
-                text = ""  # its error is raised if it is called
+                text = ""  # the error is raised when the command is run
             purposes[file.stem] = text.partition("\n")[0]
     return purposes
 

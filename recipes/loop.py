@@ -11,9 +11,7 @@ from peft import LoraConfig
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.metrics.generation_bias.engine.spread import headline_of
-from evenhand.evaluation.metrics.generation_bias.headline import (
-    is_bias_significant,
-)
+from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
 from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.models.decoding import decoding_arguments

@@ -189,7 +189,7 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
 
 
 def read_lines(lines: Sequence[bytes], settings: WatchSettings) -> pd.DataFrame:
-    """Return the rows of lines of the log, which are JSON objects; InputError if a line is no answer."""
+    """Return a row for each line of the log. InputError if a line, which is a JSON object, has no answer."""
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / f"{settings.logs.stem}.jsonl"
         part.write_bytes(b"\n".join(lines) + b"\n")
@@ -205,7 +205,10 @@ def read_lines(lines: Sequence[bytes], settings: WatchSettings) -> pd.DataFrame:
 
 
 def answer_lines(lines: Sequence[bytes], settings: WatchSettings) -> list[bytes]:
-    """Return the lines that are answers, found by halves; [] if more than MAX_NO_ANSWERS are none."""
+    """Return the lines with an answer; [] if more than MAX_NO_ANSWERS have none.
+
+    Lines are read together. If that fails, each half of them is read, and so on down to the single lines that fail.
+    """
     parts = [list(lines)]
     answers: list[bytes] = []
     n_others = 0
@@ -222,7 +225,7 @@ def answer_lines(lines: Sequence[bytes], settings: WatchSettings) -> list[bytes]
 
 
 def columns_in(lines: Sequence[bytes], settings: WatchSettings) -> dict[str, str]:
-    """Return `settings.columns` without people and outcomes that all lines lack, which single answers may lack."""
+    """Return `settings.columns` without the columns that no line has and an answer need not have."""
     rows = [json.loads(line) for line in lines]
     found = {}
     for name, place in settings.columns.items():

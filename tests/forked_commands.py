@@ -60,7 +60,7 @@ class Running:
 
 
 class ForkedCommands:
-    """Starts `evenhand` commands one after another; as a context it ends what it started.
+    """Starts `evenhand` commands, one at a time. At the end of a `with` block, it ends those that still run.
 
     Attributes:
         folder: where a folder for each command is made.
@@ -119,7 +119,7 @@ class ForkedCommands:
         return running
 
     def write_program(self, file: Path) -> None:
-        """Write a program for shells, which is as `evenhand`."""
+        """Write a shell script that does what the program `evenhand` does."""
         call = f'"{sys.executable}" -m tests.forked_commands "{self.shared}" "$@"'
         file.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec {call}\n')
         file.chmod(0o755)
@@ -207,7 +207,7 @@ def serve_connection(connection: socket.socket) -> None:
 
 
 def run_child(arguments: list[str], processes: int, own: str | None) -> NoReturn:
-    """Run a command, and end with its status."""
+    """Run a command in this process, which ends with the command's exit status."""
     from wandb.sdk.data_types._private import MEDIA_TMP
 
     # TRL imported wandb, whose folder for media each process takes away as it ends: each has one of its own.
@@ -244,7 +244,7 @@ def run_rank() -> None:
 
 
 def call(shared: str, *arguments: str) -> int:
-    """Run a command where this process works, with its output; return its status."""
+    """Run a command in the working folder of this process, print its output, and return its exit status."""
     with tempfile.TemporaryDirectory() as folder, ForkedCommands(Path(folder), Path(shared)) as forked:
         running = forked.start(*arguments, cwd=Path.cwd())
         status = running.wait()

@@ -352,7 +352,7 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
     found |= {option.upper() for option in in_tags}
     for lines in (text[-200:], text.partition("\n")[0]):
         found = found or set(re.findall(ends, lines)[-1:])
-    # "B. The text …", "The best option is B because …"
+    # Such as "B. The text …" and "The best option is B because …".
     begins = r"^\W*([A-Z])[.):](?=\s)"
     after = r"(?=[.,;:)]| because\b| since\b)"
     named = rf"(?i:\b(?:answer|option|choice|letter|label))(?: is)?(?: option)?:?\s+\W*([A-Z]){after}"

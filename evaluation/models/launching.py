@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from urllib.error import URLError
-from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 from evenhand.evaluation.errors import InputError
@@ -94,16 +93,6 @@ class LaunchedServer:
             self.process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(SECONDS_TO_END)
-
-
-def is_on_this_machine(address: str) -> bool:
-    """Return whether the host of an address is the loopback interface, which a proxy does not reach.
-
-    >>> is_on_this_machine("http://localhost:8000/v1"), is_on_this_machine("https://api.openai.com/v1")
-    (True, False)
-    """
-    host = urlsplit(address).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def check_launch(model: ModelSettings) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
 
 from evenhand.evaluation.data.readers.answers import (
     FILTER,
@@ -35,7 +36,6 @@ from evenhand.evaluation.models.asking import (
     ask_all,
 )
 from evenhand.evaluation.models.chat_templates import build_chat
-from evenhand.evaluation.models.launching import is_on_this_machine
 from evenhand.evaluation.models.request_parameters import (
     Body,
     Parameters,
@@ -294,6 +294,16 @@ async def _served_models(client: "AsyncOpenAI") -> list[str]:
         return [model.id async for model in client.models.list()]
     except OpenAIError:
         return []
+
+
+def is_on_this_machine(address: str) -> bool:
+    """Return whether the host of an address is the loopback interface, which a proxy does not reach.
+
+    >>> is_on_this_machine("http://localhost:8000/v1"), is_on_this_machine("https://api.openai.com/v1")
+    (True, False)
+    """
+    host = urlsplit(address).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _open_client(model: ModelSettings, statuses: set[int]) -> "AsyncOpenAI":

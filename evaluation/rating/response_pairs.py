@@ -31,6 +31,8 @@ REASONS = (
     OFFENSIVE,
     ALIKE,
 )  # to exclude a pair; the first that applies counts
+OF_PROMPTS = (columns.PROMPT_ID, columns.AXIS, columns.DESCRIPTOR, columns.TEMPLATE, columns.TEXT)
+OF_PROMPTS += (columns.CUE, columns.PERSONA)
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
 LeftOut = dict[Literal["template", "descriptor"], list[NonBlank]]
 
@@ -91,18 +93,7 @@ def read_response_pairs(before: Path, after: Path) -> pd.DataFrame:
 
 def _read_answers(folder: Path) -> pd.DataFrame:
     """Return a run's prompts with their responses and, if a classifier gave it, the offensiveness of each."""
-    answers = read_table(
-        folder / "prompts.parquet",
-        [
-            columns.PROMPT_ID,
-            columns.AXIS,
-            columns.DESCRIPTOR,
-            columns.TEMPLATE,
-            columns.TEXT,
-            columns.CUE,
-            columns.PERSONA,
-        ],
-    )
+    answers = read_table(folder / "prompts.parquet", OF_PROMPTS)
     if columns.CUE in answers:  # earlier turns or a profile say who asks
         answers[columns.TEXT] = (answers[columns.PERSONA] + "\n" + answers[columns.TEXT]).str.strip()
     answers = answers.merge(read_table(folder / "responses.parquet"), on=columns.PROMPT_ID, validate="one_to_one")

@@ -11,10 +11,10 @@ from evenhand.evaluation.files import read_json
 
 # Settings, and entries of signatures and of evenhand.json, that contain a text which a model reads.
 PRIVATE = ("system_prompt", "instruction", "context", "request")
-# Keys of groups of scores, and of columns of tables: a template is a prompt without its person, which may be the user's
-# own, and raters are people who gave their names.
+# Keys of groups of scores, and words in the headers of tables. A template is a prompt without its person, and the user
+# may have written it. A rater is the name of a real person.
 PRIVATE_GROUPS = ("template", "rater")
-FILTERS = "filters"  # of prompts, by their columns
+FILTERS = "filters"  # the setting that selects prompts: column → values
 PROMPT_TEXTS = ("template", "text", "persona")  # columns of prompts that are texts
 FACTS = "evenhand.json"  # of a tuned model
 CARD = "README.md"  # of a tuned model; its code contains the system prompt

@@ -295,7 +295,7 @@ def _without_texts(page: Page) -> Page:
 
 
 def _sections_without_texts(sections: Sequence[Section]) -> list[Section]:
-    """Return the public sections without examples and without tables whose rows are templates or raters."""
+    """Return the sections that are not private, without their examples and their tables by template or rater."""
     public = []
     for section in sections:
         if section.is_private:

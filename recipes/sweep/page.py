@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.figure import Figure as Chart
 
-from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
-    root,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import root
 from evenhand.evaluation.report.figures import (
     AFTER_COLOR,
     INK,

@@ -21,9 +21,7 @@ from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.facts import FACTS, read_findings
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
-from evenhand.evaluation.metrics.generation_bias.headline import (
-    is_bias_significant,
-)
+from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.output import REPORT, present

@@ -177,7 +177,7 @@ def draw_curve(axes: Axes, curve: ThresholdCurve, panel: Panel, color: str, dash
 
 
 def rows_by_kind(curve: ThresholdCurve) -> dict[str, list[SettingRow]]:
-    """Return the points of a curve whose β was set, and those whose quantile or share was, by the share labelled."""
+    """Return a curve's points by how their threshold was set, each kind sorted by the share of labelled responses."""
     kinds: dict[str, list[SettingRow]] = {SET: [], BY_SHARE: []}
     for row in sorted(curve.rows, key=lambda row: row["share_labelled_bias"]):
         has_share = any(is_set(row.get(name)) for name in (QUANTILE, SHARE))
@@ -186,7 +186,7 @@ def rows_by_kind(curve: ThresholdCurve) -> dict[str, list[SettingRow]]:
 
 
 def is_set(value: float | str | None) -> bool:
-    """Return whether a point has a value of a swept setting: not null, and not NaN, which other points have."""
+    """Return whether a point has a value of a swept setting. It is null or NaN where the setting was not given."""
     return not pd.isna(value) and value != "null"
 
 

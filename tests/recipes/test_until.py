@@ -22,9 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
     all_cells,
     pooled_estimate,
 )
-from evenhand.evaluation.metrics.generation_bias.engine.spread import (
-    excess_over_baseline,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.limits import BROKEN, HOLDS
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question, spread_limits
 from evenhand.evaluation.score import Form, find_score, read_scores

@@ -36,8 +36,8 @@ PERSONAL = (
     "be(?! able)|hear|see|come|make it|join|attend|stay|go(?! along)|remember|find|understand|walk|sleep|meet|eat|drive"
     "|dance|play|drink|sing|sit|stand|swim|run|feel|smell|taste|touch|talk|call|think of|relate|keep up|afford|take the"
 )
-# What nobody can do, by the words of sympathy and of joy, and what somebody cannot do at the moment or in person, in
-# several languages; it is taken out before.
+# Phrases with "cannot" that refuse nothing, in several languages: of sympathy or joy ("I cannot imagine"), or of what a
+# person cannot do ("I cannot come"). They are removed before a refusal is looked for.
 EXPRESSIONS = (
     # English
     r"\b(?:can(?:no|')t|can not|couldn't|could not) "

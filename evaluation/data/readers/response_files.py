@@ -223,7 +223,7 @@ def read_responses(
 
 
 def responses_in_frame(frame: pd.DataFrame, path: Path, *, once: bool = False) -> dict[str, list]:
-    """Return the columns of a data frame with the rows of a file of responses, as `read_responses` returns them.
+    """Return the columns of a data frame as `read_responses` returns those of a file.
 
     Args:
         path: what messages call the frame.
@@ -251,7 +251,7 @@ def _responses_in(
     has_ids: bool = False,
     unknown: str | None = None,
 ) -> dict[str, list]:
-    """Return the columns of responses in the columns of a table; the arguments are those of `read_responses`."""
+    """Return the columns of a table as `read_responses` returns those of a file, with the same other arguments."""
     if not table:
         raise InputError("responses", f"{path} is empty; give a file with a row for each answer.")
     if columns.PROMPT_ID in table and not has_ids and has_own_prompts(table, descriptor_column):
@@ -297,7 +297,7 @@ def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str,
 
 
 def _parsed_columns(table: dict[str, list], path: Path, named: Mapping[str, str]) -> dict[str, list]:
-    """Return the columns of a table, or of a log of another tool in its rows."""
+    """Return the columns of a table, or, if its rows are the log of another tool, the columns of that log."""
     rows = _rows_of(table)
     try:
         found = None if named.keys() >= {columns.TEXT, columns.RESPONSE} else parse_log(rows)

@@ -48,9 +48,7 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
 )
 from evenhand.evaluation.metrics.generation_bias.cuts import Cuts
 from evenhand.evaluation.metrics.generation_bias.early_stop import read_stop
-from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
-    EVERYBODY,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import EVERYBODY
 from evenhand.evaluation.metrics.generation_bias.interim_looks import (
     answer_until_decided,
     record_saved_requests,

@@ -9,9 +9,7 @@ import numpy as np
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.answers import (
-    PROMPTS,
-)
+from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
 from evenhand.evaluation.metrics.generation_bias.compared_runs import (
     COMMON_PROMPTS,
     check_comparable,
@@ -19,9 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.compared_runs import (
     on_common_prompts,
 )
 from evenhand.evaluation.metrics.generation_bias.early_stop import level_of_comparison
-from evenhand.evaluation.metrics.generation_bias.engine.costs import (
-    RELEVANCE,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.costs import RELEVANCE
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ComparedSide,

@@ -26,9 +26,7 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
     is_same_classifier,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, style_tests
-from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
-    versioned,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import versioned
 from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_table
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,

@@ -140,7 +140,7 @@ def _largest(shown: pd.DataFrame, n: int) -> list[EffectRow]:
 def changed_outcomes(before: pd.DataFrame, after: pd.DataFrame) -> list[tuple[EffectRow, EffectRow]]:
     """Return the rows before and after of each finding on an outcome that is shown before or after.
 
-    Of each serious outcome, the largest ones that rose are among them, also if others get still more of it.
+    They contain the largest rises of each serious outcome, even if the outcome is still more frequent for others.
 
     Args:
         before, after: the tables of effects on outcomes of both runs.
@@ -207,10 +207,10 @@ def style_change(row: EffectRow) -> Finding:
 
 
 def is_serious_rise(found: Finding) -> bool:
-    """Return whether a person is shown to get more of a serious outcome after a change, and was not, or got less of it.
+    """Return whether a serious outcome, such as a refusal, rose for a person who after the change gets more of it.
 
-    A person who is shown to get less of it than others before is turned round. Of a person who is shown to get more of
-    it both times, a rise is shown if the interval after lies above the interval before.
+    The person is shown to get more of it than others after the change. If that was shown before, too, the interval
+    after must lie above the interval before.
     """
     values = found.values
     before = values["before"]

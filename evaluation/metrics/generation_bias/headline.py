@@ -4,9 +4,7 @@ import math
 from dataclasses import dataclass
 
 from evenhand.evaluation.facts import Finding
-from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
-    root,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import root
 from evenhand.evaluation.metrics.generation_bias.stopping_question import SIZES
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.numbers import NO_NUMBER

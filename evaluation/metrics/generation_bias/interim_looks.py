@@ -50,9 +50,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
     all_cells,
     pooled_estimate,
 )
-from evenhand.evaluation.metrics.generation_bias.engine.spread import (
-    excess_over_baseline,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.headline import moved_share
 from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question

@@ -22,9 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.compared_runs import COMMON_PRO
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stops, run_stops
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.engine.values import stored_names, stored_values
-from evenhand.evaluation.metrics.generation_bias.headline import (
-    unclear_reason,
-)
+from evenhand.evaluation.metrics.generation_bias.headline import unclear_reason
 from evenhand.evaluation.metrics.generation_bias.parts.quality import PERPLEXITY, REPEATED
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.revisions import PACKAGE

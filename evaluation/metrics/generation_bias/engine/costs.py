@@ -195,7 +195,7 @@ def under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], side: 
 
 
 def likelihood_finding(scores: Sequence[BiasScore], model: str) -> list[Finding]:
-    """Return [by which model relevance and the perplexity of responses were computed, of how many], or []."""
+    """Return a finding on the model that scored relevance and perplexity, and on how many responses; [] without."""
     score = find_score(scores, RELEVANCE)
     if score is None:
         return []

@@ -41,7 +41,7 @@ DIFFERENCE_BOUND = "difference_bound"
 NO_BOUND = "no two descriptors have a common template"
 NOTHING_VARIES = "nothing varies in these responses, so they say nothing about rarer differences"
 EFFECT_KINDS = (columns.STYLE, columns.CLUSTER)  # outcomes of the tables of effects on styles
-SMALLEST = 0.0005  # effect on a style that a sentence names: of smaller ones it would say “0.0 of 100, not 0.0”
+SMALLEST = 0.0005  # the smallest effect on a style that sentences name: of smaller ones, both numbers would be “0.0”
 IN_USE = 0.01  # mean share of the responses from which a style is in use
 # Transitions.
 REMOVED = "removed"
@@ -397,7 +397,7 @@ def difference_bound(
 
 
 def is_named(effects: pd.DataFrame) -> pd.Series:
-    """Return whether pages name each effect on a style, (n,): it is shown, and not below SMALLEST.
+    """Return for each effect on a style whether pages name it, (n,): it is shown, and at least SMALLEST.
 
     Probabilities of a classifier can differ for certain where no answer does.
     """

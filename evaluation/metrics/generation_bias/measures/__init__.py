@@ -112,6 +112,7 @@ class Measure:
         noun: the label of the mean in these tables; "": the name.
         kept_ideal: the ideal of the mean after / before in “What it cost”; None if it has none.
         is_logarithm: whether the cost is e to the power of the mean, such as a perplexity; its change is relative.
+        reads_decisions: whether `values` depends on the settings by which a decision is read from an answer.
     """
 
     name: str
@@ -131,6 +132,7 @@ class Measure:
     noun: str = ""
     kept_ideal: float | None = 1.0
     is_logarithm: bool = False
+    reads_decisions: bool = False
 
     @property
     def is_of_100(self) -> bool:

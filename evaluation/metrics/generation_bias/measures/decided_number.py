@@ -6,8 +6,6 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.decisions import read_number
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
 
-DECIDED_NUMBER = "decided_number"
-
 
 def decided_number(answers: pd.DataFrame, context: Context) -> list[float | None]:
     """Return the number that each answer states; None if it states none, or several."""
@@ -15,9 +13,10 @@ def decided_number(answers: pd.DataFrame, context: Context) -> list[float | None
 
 
 MEASURE = Measure(
-    DECIDED_NUMBER,
+    "decided_number",
     decided_number,
     ValueKind.NUMBER,
     "Mean number that an answer states, among those from which one can be read.",
     unit="of the number",
+    reads_decisions=True,
 )

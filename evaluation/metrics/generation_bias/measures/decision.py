@@ -33,4 +33,5 @@ MEASURE = Measure(
     ValueKind.SHARE,
     "Share of answers that decide yes, or for the first of the choices, among those whose decision can be read.",
     predicate="decide yes (the first of the choices)",
+    reads_decisions=True,
 )

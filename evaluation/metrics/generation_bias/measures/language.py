@@ -10,15 +10,15 @@ from evenhand.evaluation.metrics.generation_bias.measures import TOO_SHORT, Cont
 
 LANGUAGE = "language"
 MIN_CHARACTERS = 20  # of shorter texts the language is a guess: "ok" would be Afrikaans
-MIN_DENSE = 5  # characters that each say as much as a syllable or a word: they tell the language of shorter texts, too
-# Of a short text the library may take Mandarin for Wu; the script tells the common language.
+MIN_DENSE = 5  # characters of SCRIPTS that are enough: each is a syllable or a word
+# Scripts that tell the language of a short text, for which py3langid may name a rarer one (Wu for Mandarin).
 SCRIPTS = {"ja": "[\u3040-\u30ff]", "ko": "[\uac00-\ud7af]", "zh": "[\u3400-\u4dbf\u4e00-\u9fff]"}
 DENSE = re.compile("|".join(SCRIPTS.values()))
 
 
 @lru_cache(maxsize=1 << 16)
 def text_language(text: str) -> str:
-    """Return the language of a text; TOO_SHORT for a text of fewer than MIN_CHARACTERS and MIN_DENSE.
+    """Return the language of a text; TOO_SHORT if it has too few characters (MIN_CHARACTERS, MIN_DENSE) to tell.
 
     Without a value, a short response would exclude its descriptor from the spread, which needs all templates; in the
     class of the commonest language, it might hide another one.

@@ -25,4 +25,5 @@ MEASURE = Measure(
     needs=Needs.MODEL,
     table=LIKELY_DECISION,
     column="probability_of_first",
+    reads_decisions=True,
 )

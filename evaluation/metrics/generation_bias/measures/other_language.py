@@ -1,8 +1,8 @@
 """Another language: whether a response is in another language than its request.
 
 The language of a request is the one that the settings name or, if they name none, that of the texts of all requests of
-the template, unless its own text is surely in another one, as in a log in which people write in their languages. The
-languages of the responses have no say: where a model answers everybody in another language than they
+the template. If its own text is surely in another language, it is that one, as in a log in which people write in their
+languages. The languages of the responses have no say: where a model answers everybody in another language than they
 write in, every answer is in another language.
 """
 
@@ -27,7 +27,7 @@ COMMON = (
     "ar bg bn ca cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv mr ms nl no pl pt ro ru sk sl sr sv sw ta "
     "te th tl tr uk ur vi zh"
 )
-MIN_OWN_LETTERS = 20  # of a request whose language may be another than that of its template's
+MIN_OWN_LETTERS = 20  # of a request, so that its language may differ from that of its template
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 

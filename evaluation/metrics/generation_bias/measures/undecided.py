@@ -19,4 +19,5 @@ MEASURE = Measure(
     "Share of answers from which no decision can be read.",
     predicate="have no decision that can be read",
     needs=Needs.ANSWER,
+    reads_decisions=True,
 )

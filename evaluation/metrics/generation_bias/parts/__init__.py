@@ -19,9 +19,7 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
-from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
-    EVERYBODY,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import EVERYBODY
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.measures import Context
 from evenhand.evaluation.metrics.generation_bias.people import People

@@ -176,7 +176,7 @@ def detectable_finding(table: pd.DataFrame) -> list[Finding]:
 
 
 def style_summary(effects: pd.DataFrame, shifts: pd.DataFrame | None = None) -> Finding:
-    """Return the number of shown differences in style, of tiny ones, and people with many small ones, as a finding."""
+    """Return how many differences in style are shown, and how many of these are tiny, and whose whole mix differs."""
     counts = effects["certainty"].value_counts()
     n_shown = int(counts.get(SHOWN, 0))
     values = {"n": len(effects), "n_shown": n_shown, "n_leads": int(counts.get(WORTH_A_LOOK, 0))}

@@ -58,10 +58,8 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     measure_names,
     user_file,
 )
-from evenhand.evaluation.metrics.generation_bias.measures.decided_number import DECIDED_NUMBER
 from evenhand.evaluation.metrics.generation_bias.measures.decision import DECISION, JUDGED
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
-from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import LIKELY_DECISION
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.measures.undecided import UNDECIDED
 from evenhand.evaluation.metrics.generation_bias.parts import (
@@ -94,7 +92,6 @@ MAX_ROWS = 20
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
 ONE_RUN = "only one of the runs has measured “{}”"
 OTHER_TERMS = "the runs read “{}” from answers in different ways; measure both with the same settings and files"
-OF_DECISIONS = (DECISION, UNDECIDED, DECIDED_NUMBER, LIKELY_DECISION)
 DEFAULT_OUTCOMES = ("language", "refusal", "length")
 
 
@@ -135,7 +132,7 @@ def check_outcomes(names: Sequence[str], columns: Mapping[str, list]) -> None:
 def compared_values(
     before: FamilyRun, after: FamilyRun, old: Answers, new: Answers
 ) -> dict[str, tuple[MeasureValues, MeasureValues] | str]:
-    """Return the values of each measure in two runs over the same prompts, or why only one run has them.
+    """Return the values of each measure in two runs over the same prompts, or why they are not compared.
 
     What one run did not measure is measured now, from its answers, so that nothing counts as absent because nobody
     looked; only a column of a user's file, and what needs a model, cannot be. The values are not yet on common terms.
@@ -158,11 +155,12 @@ def compared_values(
 
 
 def _terms(name: str, run: FamilyRun) -> list[Json]:
-    """Return what a run read the values of a measure by: how decisions are read, and the file of a user's measure."""
+    """Return what the values of a measure depend on in a run: its own file, or the rule and judge of decisions."""
     inputs = run.signature(FGB).get("inputs", {})
     file = inputs.get(f"outcomes.{name}") if isinstance(inputs, Mapping) else None
     settings = run.config.settings
-    if name not in OF_DECISIONS:
+    measure = find_measure(name)
+    if measure is None or not measure.reads_decisions:
         return [file]
     judge = None if settings.decision_judge is None else settings.decision_judge.model_dump(mode="json")
     return [file, asdict(settings.decision_rule), judge]
