@@ -83,12 +83,14 @@ def decision(
     costs: Iterable[Cost],
     serious_rises: Sequence[Finding],
     limits: ComparisonSettings,
+    *,
+    has_serious_fall: bool = False,
 ) -> Finding:
     """Return what a comparison advises, as a finding of the kind "decision", with what is against it and what is open.
 
-    The second model may ship if the difference fell, and the intervals of what is left and of each cost are within the
-    limits. It may not if the difference rose, if an interval is beyond its limit, or if somebody is shown to get more
-    of something serious than before. Otherwise more has to be measured.
+    The second model may ship if the difference fell, or that of somebody in something serious, and the intervals of
+    what is left and of each cost are within the limits. It may not if the difference rose, if an interval is beyond its
+    limit, or if somebody is shown to get more of something serious than before. Otherwise more has to be measured.
 
     Args:
         direction: how the whole difference in style changed; a value that is no direction means that it is unknown.
@@ -96,12 +98,13 @@ def decision(
         costs: the `found_costs`.
         serious_rises: findings on people who are shown to get more of a serious outcome than before.
         limits: the limits.
+        has_serious_fall: whether somebody's difference in something serious is shown to have fallen.
     """
     against = [Finding("serious_rise", {"person": found}) for found in serious_rises]
     still_open = []
     if direction == ROSE:
         against.append(Finding("difference_rose"))
-    elif direction != FELL:
+    elif direction != FELL and not has_serious_fall:
         still_open.append(Finding("no_fall_shown"))
     low, high = left or (0.0, math.inf)
     if low > limits.max_size / 100:
