@@ -207,7 +207,8 @@ def _change_findings(
             left=size.values["after"].interval,
             costs=costs,
             serious_rises=list(filter(is_serious_rise, people)),
-            limits=limits,
+            max_size=limits.max_size,
+            max_cost=limits.max_cost,
         ),
     )
     return facts, named
