@@ -30,8 +30,8 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import aske
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.answers_page import ShownAnswers, answers_html
-from evenhand.evaluation.report.output import present
-from evenhand.evaluation.report.page import Link, Page
+from evenhand.evaluation.report.output import REPORT, present
+from evenhand.evaluation.report.page import Link, Page, Section
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.record import FINISHED, RunRecord, run_state
 from evenhand.evaluation.runs.stage import stage
@@ -43,7 +43,13 @@ from evenhand.recipes.audit_facts import read_criteria
 from evenhand.recipes.automatic import with_precision
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.plan import narrower_text
-from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, MeasureSettings, family_config
+from evenhand.recipes.settings import (
+    FAMILIES,
+    GENERATION_BIAS,
+    MeasureSettings,
+    family_config,
+    groups_of,
+)
 
 if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel
@@ -64,6 +70,7 @@ SCORING = (
     f"{GENERATION_BIAS}.repeated_rows",
 )
 LINK = Link("all responses", RESPONSES_PAGE)
+SCREEN = "screen"  # the family that `--screen` measures first
 
 
 def measure(
@@ -103,6 +110,8 @@ def measure(
         configs[settings.metrics[0]].open_model().check()
         if loaded is None and any(FAMILIES[name].loads_model(config) for name, config in configs.items()):
             processes.on_rank_zero(configs[settings.metrics[0]].open_model().check_memory)
+    if settings.screen_first:
+        measure(screen_before(settings), show=False, loaded=loaded)
     advice = partial(rescoring_advice, settings)
     with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as store:
         scores: list[BiasScore] = []
@@ -118,6 +127,18 @@ def measure(
     if show and GENERATION_BIAS in configs and processes.is_rank_zero():
         with suppress(InputError):  # a run without an interval can plan nothing
             print(narrower_text(settings.output_dir))
+
+
+def screen_before(settings: MeasureSettings) -> MeasureSettings:
+    """Return the settings of the screen of a measured model, in a folder beside that of the measurement.
+
+    They are the settings of `evenhand screen`, so that a screen that is finished there is not made again.
+    """
+    folder = settings.output_dir
+    alone = settings.replaced(
+        screen_first=False, capabilities=[], criteria=None, output_dir=folder.with_name(f"{folder.name}-{SCREEN}")
+    )
+    return alone.replaced(metrics=[SCREEN], **dict.fromkeys(groups_of(FAMILIES) - groups_of([SCREEN])))
 
 
 def typed_command() -> list[str] | None:
@@ -248,8 +269,23 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
         if name == GENERATION_BIAS:
             warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
             page = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
+            if settings.screen_first:
+                page = with_screen(page, screen_before(settings))
         reports[name] = page
     return reports
+
+
+def with_screen(page: Page, screened: MeasureSettings) -> Page:
+    """Return the report of a measurement with what its screen found; unchanged if the screen was moved or deleted."""
+    folder = screened.output_dir
+    if run_state(folder) != FINISHED:
+        return page
+    found = FAMILIES[SCREEN].page(FamilyRun(folder, family_config(screened, SCREEN)))
+    link = Link("screen", f"../{folder.name}/{REPORT}.html")
+    section = Section(
+        "Screen: whose answers begin most differently", [found.verdict, *found.limits], found.sections[0].tables
+    )
+    return replace(page, sections=[*page.sections, section], links=[*page.links, link])
 
 
 def write_responses(folder: Path, subtitle: str, before: Path, after: Path | None = None) -> Path:
