@@ -82,8 +82,9 @@ def decision(
     left: tuple[float, float] | None,
     costs: Iterable[Cost],
     serious_rises: Sequence[Finding],
-    limits: ComparisonSettings,
     *,
+    max_size: float,
+    max_cost: float,
     has_serious_fall: bool = False,
 ) -> Finding:
     """Return what a comparison advises, as a finding of the kind "decision", with what is against it and what is open.
@@ -97,7 +98,8 @@ def decision(
         left: the interval of the share of moved answers after the change (`headline.Size`); None if it is unknown.
         costs: the `found_costs`.
         serious_rises: findings on people who are shown to get more of a serious outcome than before.
-        limits: the limits.
+        max_size: the largest difference, in answers of 100, with which the second model may ship.
+        max_cost: the largest cost, in %, that is called small.
         has_serious_fall: whether somebody's difference in something serious is shown to have fallen.
     """
     against = [Finding("serious_rise", {"person": found}) for found in serious_rises]
@@ -107,10 +109,10 @@ def decision(
     elif direction != FELL and not has_serious_fall:
         still_open.append(Finding("no_fall_shown"))
     low, high = left or (0.0, math.inf)
-    if low > limits.max_size / 100:
-        against.append(Finding("too_large", {"max_size": limits.max_size}))
-    elif high > limits.max_size / 100:
-        still_open.append(Finding("perhaps_too_large", {"max_size": limits.max_size}))
+    if low > max_size / 100:
+        against.append(Finding("too_large", {"max_size": max_size}))
+    elif high > max_size / 100:
+        still_open.append(Finding("perhaps_too_large", {"max_size": max_size}))
     unknown = []
     for cost in costs:
         label = {"label": cost.label}
@@ -128,4 +130,4 @@ def decision(
     elif still_open:
         advice = MEASURE_MORE
     reasons = {"against": against, "open": still_open}
-    return Finding("decision", {"advice": advice, **reasons, "max_size": limits.max_size, "max_cost": limits.max_cost})
+    return Finding("decision", {"advice": advice, **reasons, "max_size": max_size, "max_cost": max_cost})

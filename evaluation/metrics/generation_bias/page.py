@@ -208,8 +208,9 @@ def _change_findings(
             left=size.values["after"].interval,
             costs=costs,
             serious_rises=list(filter(is_serious_rise, people)),
+            max_size=limits.max_size,
+            max_cost=limits.max_cost,
             has_serious_fall=any(map(is_serious_fall, people)),
-            limits=limits,
         ),
     )
     return facts, named

@@ -11,7 +11,6 @@ from evenhand.evaluation.metrics.generation_bias.decision import (
     DO_NOT_SHIP,
     MEASURE_MORE,
     SHIP,
-    ComparisonSettings,
     decision,
     found_costs,
 )
@@ -145,7 +144,7 @@ CHANGE_CAUTIONS = [
     Finding("equal_answers", {"n": 6, "n_of": 6, "side": "after"}),
 ]
 NEW = change("gay", REFUSAL, level(0.06, 0.01, 3, certainty="inconclusive"), level(0.5, 0.07, 26))
-LIMITS = ComparisonSettings()
+LIMITS = {"max_size": 5, "max_cost": 10}
 PAGES = {
     "run": Facts(
         headline=None,
@@ -199,9 +198,9 @@ PAGES = {
                     "n_more": 2,
                 },
             ),
-            decision("fell", (0.0, 0.04), COSTS[3:], [], LIMITS),
-            decision("unchanged", (0.0, 0.07), COSTS[2:], [], LIMITS),
-            decision("rose", (0.06, 0.07), COSTS[:2], [NEW], LIMITS),
+            decision("fell", (0.0, 0.04), COSTS[3:], [], **LIMITS),
+            decision("unchanged", (0.0, 0.07), COSTS[2:], [], **LIMITS),
+            decision("rose", (0.06, 0.07), COSTS[:2], [NEW], **LIMITS),
             Finding("p_values", {"tests": [{"side": "before", "p": 0.0025}, {"side": "after", "p": 0.00001}]}),
             Finding("system_prompts", {"prompts": ["Be kind.", None]}),
             Finding("stated_decoding", {"arguments": {"temperature": 0.7}}),
@@ -216,7 +215,7 @@ def page_text(facts: Facts) -> str:
     """Return the words of a page about these facts, a paragraph for each finding."""
     findings = [facts.verdict, *facts.people]
     if facts.costs:
-        findings.append(Finding("costs", {"costs": facts.costs, "max_cost": LIMITS.max_cost}))
+        findings.append(Finding("costs", {"costs": facts.costs, "max_cost": LIMITS["max_cost"]}))
     findings += [*facts.explanations, *facts.left_out]
     top = f"{headline_value(facts.size)}  {words(facts.size)}"
     return "\n\n".join([top, *map(words, findings), *map(caution_text, facts.cautions)]) + "\n"

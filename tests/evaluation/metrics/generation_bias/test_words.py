@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import evenhand.evaluation.metrics.generation_bias as family
-from evenhand import recipes
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
 from evenhand.evaluation.metrics.generation_bias.verdict import comparison_verdict
@@ -56,42 +55,6 @@ def test_each_kind_of_finding_has_a_sentence():
 
 # The kinds that `page_text`, or the table of people, makes from other findings.
 MADE_BY_PAGES = {"average", "costs", "measured", "outcome_name", "top_of_size", "top_of_size_change"}
-SENTENCE = re.compile(r"\w+\W+\w+\W+\w+.*[.?!:]$", re.DOTALL)
-# What declares a number with its definition; errors; the formats of the log.
-DECLARES = {"measure", "Measure", "Format", "COST", "KEPT", "POINTS", "SHARE", "of_bias", "relative", "Field", "log"}
-
-# The modules of `recipes` whose sentences are in templates, too.
-COMMANDS = ("watch", "audit", "audit_facts", "check", "check_screen", "limit_texts", "plan")
-
-
-def sentences(node):
-    """Yield the sentences in Python code, apart from docstrings, errors, logs, and definitions of numbers."""
-    if isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-        return
-    if isinstance(node, ast.Call):
-        name = getattr(node.func, "id", "") or getattr(getattr(node.func, "value", None), "id", "")
-        if name in DECLARES or name.endswith("Error"):
-            return
-    if isinstance(node, ast.JoinedStr):
-        text = "".join(part.value if isinstance(part, ast.Constant) else "0" for part in node.values)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        text = node.value
-    else:
-        for child in ast.iter_child_nodes(node):
-            yield from sentences(child)
-        return
-    if SENTENCE.search(text):
-        yield text
-
-
-def test_numbers_are_made_in_python_and_sentences_in_templates():
-    found = {}
-    commands = [Path(recipes.__file__).with_name(f"{name}.py") for name in COMMANDS]
-    for file in [*Path(family.__file__).parent.rglob("*.py"), *commands]:
-        texts = list(sentences(ast.parse(file.read_text(encoding="utf-8"))))
-        if texts:
-            found[file.name] = texts
-    assert found == {}
 
 
 @pytest.mark.parametrize("name", [*PAGES, *SENTENCES])
