@@ -115,6 +115,7 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         "example": example_prompt(folder, record),
         "headline": [score_facts(score) for score in headline_scores(scores)],
         "findings": shown_effects(folder) if record["settings"][GENERATION_BIAS]["permutations"] else None,
+        "n_answers_cut": n_cut(folder),
         "outcomes": rates,
         "not_tested": untested(folder, scores),
         "clauses": read_yaml(CLAUSES, "clauses"),
@@ -255,12 +256,15 @@ def outcome_rates(folder: Path, scores: list[BiasScore]) -> dict[str, dict[str, 
         for cut in CUTS:
             if cut in table and table[cut].nunique() > 1:
                 groups = table[cut].astype(str)
+                if cut == columns.BUCKET:  # buckets of several axes may have the same name
+                    groups = table[columns.AXIS].astype(str) + ": " + groups
                 rows = group_rates(of_outcome, groups.to_numpy(), table[columns.TEMPLATE].to_numpy())
                 silent = sorted(set(groups) - set(rows["group"]))
                 nothing = pd.DataFrame({"group": silent, "n": 0, "number": 0, "is_small": True})
                 ordered = [*rows.sort_values("rate", ascending=False).to_dict("records")]
                 ordered += nothing.reindex(columns=rows.columns).to_dict("records")
-                rates[outcome][cut] = plain(ordered)
+                people = table[columns.DESCRIPTOR].astype(str).groupby(groups).unique()
+                rates[outcome][cut] = [plain(row | {"people": sorted(people[row["group"]])}) for row in ordered]
     return rates
 
 
@@ -275,6 +279,12 @@ def answer_counts(folder: Path) -> dict[str, Any]:
         "templates": int(prompts[columns.TEMPLATE].nunique()),
         "left_out": {str(reason): int(n) for reason, n in left_out.value_counts().items()},
     }
+
+
+def n_cut(folder: Path) -> int:
+    """Return how many answers reached the limit of their length, so that only their beginnings were compared."""
+    responses = read_table(folder / "responses.parquet")
+    return int(responses[columns.CUT].fillna(False).sum()) if columns.CUT in responses else 0
 
 
 def example_prompt(folder: Path, record: FinishedRecord) -> str | None:

@@ -85,6 +85,9 @@ SHORT_NAMES = (
 )
 
 
+# The library keeps this short name for the group `screen`, whose settings have flags, but which has none itself.
+SCREEN_FIRST = {"screen_first": "--screen"}
+
 # What `--help` lists first, in this order; where a measurement is in the settings of a command, its settings have the
 # prefix of the command.
 FIRST_FLAGS = (
@@ -444,6 +447,8 @@ class _FlagSource(CliSettingsSource):
         setting = self.settings[dotted]
         if not setting.has_flag:
             return
+        if dotted in SCREEN_FIRST:
+            names = (*names, SCREEN_FIRST[dotted])
         if setting.group is not None:
             if NAME not in setting.group.model_fields:
                 return

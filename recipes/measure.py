@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -30,8 +30,8 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import aske
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.answers_page import ShownAnswers, answers_html
-from evenhand.evaluation.report.output import present
-from evenhand.evaluation.report.page import Link, Page
+from evenhand.evaluation.report.output import REPORT, present
+from evenhand.evaluation.report.page import Link, Page, Section
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.record import FINISHED, RunRecord, run_state
 from evenhand.evaluation.runs.stage import stage
@@ -43,7 +43,13 @@ from evenhand.recipes.audit_facts import read_criteria
 from evenhand.recipes.automatic import with_precision
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.plan import narrower_text
-from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, CompareSettings, MeasureSettings, family_config
+from evenhand.recipes.settings import (
+    FAMILIES,
+    GENERATION_BIAS,
+    MeasureSettings,
+    family_config,
+    groups_of,
+)
 
 if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel
@@ -64,6 +70,7 @@ SCORING = (
     f"{GENERATION_BIAS}.repeated_rows",
 )
 LINK = Link("all responses", RESPONSES_PAGE)
+SCREEN = "screen"  # the family that `--screen` measures first
 
 
 def measure(
@@ -103,6 +110,8 @@ def measure(
         configs[settings.metrics[0]].open_model().check()
         if loaded is None and any(FAMILIES[name].loads_model(config) for name, config in configs.items()):
             processes.on_rank_zero(configs[settings.metrics[0]].open_model().check_memory)
+    if settings.screen_first:
+        measure(screen_before(settings), show=False, loaded=loaded)
     advice = partial(rescoring_advice, settings)
     with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as store:
         scores: list[BiasScore] = []
@@ -113,11 +122,23 @@ def measure(
                 collected = FAMILIES[name].collect(family_store, config)
                 with family_store.step("scores"):
                     scores += processes.on_rank_zero(partial(FAMILIES[name].score, family_store, config, collected))
-        processes.on_rank_zero(lambda: finish("measurement", store, settings, scores, facts_of, report, show=show))
+        processes.on_rank_zero(lambda: _finish(store, settings, scores, show=show))
     _check_read(settings.output_dir)
     if show and GENERATION_BIAS in configs and processes.is_rank_zero():
         with suppress(InputError):  # a run without an interval can plan nothing
             print(narrower_text(settings.output_dir))
+
+
+def screen_before(settings: MeasureSettings) -> MeasureSettings:
+    """Return the settings of the screen of a measured model, in a folder beside that of the measurement.
+
+    They are the settings of `evenhand screen`, so that a screen that is finished there is not made again.
+    """
+    folder = settings.output_dir
+    alone = settings.replaced(
+        screen_first=False, capabilities=[], criteria=None, output_dir=folder.with_name(f"{folder.name}-{SCREEN}")
+    )
+    return alone.replaced(metrics=[SCREEN], **dict.fromkeys(groups_of(FAMILIES) - groups_of([SCREEN])))
 
 
 def typed_command() -> list[str] | None:
@@ -151,10 +172,10 @@ def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Map
     n_missing = sum(prompt not in known for prompt in asked_prompts(config)[columns.PROMPT_ID])
     if n_missing:
         stop = read_finished_stop(folder)
-        fix = "measure the baseline with the same prompts and seed."
+        problem = f"{folder} lacks {n_missing:,} of the prompts"
         if stop is not None and stop.is_early:
-            fix = words(Finding("prompts_not_asked", stop.extent))
-        raise InputError(field, f"{folder} lacks {n_missing:,} of the prompts; {fix}")
+            raise InputError(field, f"{problem}; {words(Finding('prompts_not_asked', stop.extent))}")
+        raise InputError(field, f"{problem}; measure the baseline with the same prompts and seed.")
 
 
 def family_configs(
@@ -204,29 +225,27 @@ def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: 
     return f", there with --responses {responses} to score its responses again"
 
 
-def finish(
-    name: str,
-    store: Store | None,
-    settings: MeasureSettings | CompareSettings,
-    scores: Sequence[BiasScore],
-    find_facts: Callable[..., dict[str, Facts]],
-    report: Callable[..., dict[Path, Page]],
-    *,
-    show: bool,
-) -> None:
+def _finish(store: Store | None, settings: MeasureSettings, scores: Sequence[BiasScore], *, show: bool) -> None:
     """Write a run's scores, facts and report, and print the report if `show`; of a finished run, `store` is None."""
     if store is not None:
-        store.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(store.folder.glob("*.parquet")))
         write_scores(store.folder / SCORES, scores)
-        facts = find_facts(settings)
+        facts = facts_of(settings)
         write_facts(store.folder / FACTS, facts)
         files = report(settings, write=True, show=show)
-        store.tracker.log_scores(scores)
-        store.tracker.log_facts(facts)
-        store.tracker.log_report(files)
-        store.tracker.log_artifact(name, "report", store.folder / SCORES, *files)
+        log_results("measurement", store, scores, facts, files)
     elif show:
         report(settings, write=False, show=True)
+
+
+def log_results(
+    name: str, store: Store, scores: Sequence[BiasScore], facts: Mapping[str, Facts], files: Mapping[Path, Page]
+) -> None:
+    """Log what a run found, its tables and its pages to the run's tracker; `name` is of the artifact."""
+    store.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(store.folder.glob("*.parquet")))
+    store.tracker.log_scores(scores)
+    store.tracker.log_facts(facts)
+    store.tracker.log_report(files)
+    store.tracker.log_artifact(name, "report", store.folder / SCORES, *files)
 
 
 def facts_of(settings: MeasureSettings) -> dict[str, Facts]:
@@ -250,8 +269,23 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
         if name == GENERATION_BIAS:
             warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
             page = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
+            if settings.screen_first:
+                page = with_screen(page, screen_before(settings))
         reports[name] = page
     return reports
+
+
+def with_screen(page: Page, screened: MeasureSettings) -> Page:
+    """Return the report of a measurement with what its screen found; unchanged if the screen was moved or deleted."""
+    folder = screened.output_dir
+    if run_state(folder) != FINISHED:
+        return page
+    found = FAMILIES[SCREEN].page(FamilyRun(folder, family_config(screened, SCREEN)))
+    link = Link("screen", f"../{folder.name}/{REPORT}.html")
+    section = Section(
+        "Screen: whose answers begin most differently", [found.verdict, *found.limits], found.sections[0].tables
+    )
+    return replace(page, sections=[*page.sections, section], links=[*page.links, link])
 
 
 def write_responses(folder: Path, subtitle: str, before: Path, after: Path | None = None) -> Path:

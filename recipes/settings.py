@@ -249,6 +249,11 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
         description="method to measure the model with, such as nearest_style; a+b: both; null: none",
         json_schema_extra=OMITTED_IF_NULL,
     )
+    screen_first: bool = Field(
+        default=False,
+        description="screen the model first, in OUTPUT_DIR-screen; the report shows whom the screen ranks first",
+        json_schema_extra=NOT_COMPARED,
+    )
     seed: Seed = Field(default=0, description="random seed of prompts, answers and the bootstrap")
     output_dir: AnyPath = Field(
         default=Path(f"runs/{MODEL_IN_PATH}"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
@@ -271,6 +276,12 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
     def has_file(self) -> bool:
         """Whether a file of responses is scored."""
         return self.responses is not None and self.responses.name is not None
+
+    @model_validator(mode="after")
+    def _check_screen(self) -> Self:
+        if self.screen_first and (self.responses or GENERATION_BIAS not in self.metrics):
+            raise InputError("screen_first", f"only a model whose {GENERATION_BIAS} is measured is screened; omit it.")
+        return self
 
     @model_validator(mode="after")
     def _check_method(self) -> Self:

@@ -25,7 +25,7 @@ from evenhand.evaluation.report.score_sections import (
     score_marks,
     score_sections,
 )
-from evenhand.evaluation.report.words import sentence
+from evenhand.evaluation.report.words import listed, sentence
 from evenhand.evaluation.score import (
     SCORES,
     BiasScore,
@@ -187,10 +187,10 @@ class Family(ABC):
         USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt`.
         READS_RESPONSES: whether the family samples responses, so that it can score a file of responses; it then has
             `write_prompts(path, config)`, which writes the prompts and returns their number.
-        TITLE, NOTES, LIMITS: texts of the report: the title, sentences on how to read the numbers, and sentences on
-            what they do not show.
+        TITLE: the title of the report.
         WORDS: the files of the family's sentences, in the folder of its module: a Jinja macro for each kind of finding,
-            which takes the finding's values; the kinds that families share are in report/words.j2.
+            which takes the finding's values; the kinds that families share are in report/words.j2. They may set two
+            lists: `notes`, how to read the numbers, and `limits`, what these do not show.
         compare: optional; `compare(store, before, after, settings)` returns the differences of the scores, after minus
             before, of two runs (`FamilyRun`) over the same rows.
     """
@@ -205,8 +205,6 @@ class Family(ABC):
     USES_SYSTEM_PROMPT: ClassVar[bool] = False
     READS_RESPONSES: ClassVar[bool] = False
     TITLE: ClassVar[str] = "Scores"
-    NOTES: ClassVar[Sequence[str]] = ()
-    LIMITS: ClassVar[Sequence[str]] = ()
     WORDS: ClassVar[Sequence[str]] = ()
     compare: Callable[..., list[BiasScore]] | None = None
 
@@ -306,10 +304,10 @@ class Family(ABC):
             headline_caption=self._caption(score) if score else "",
             verdict=self.verdict(run),
             warnings=self.warnings(run),
-            notes=self.NOTES,
+            notes=listed("notes", *self.templates()),
             sections=self.sections(run),
             glossary=glossary(map(format_of, run.scores)),
-            limits=self.LIMITS,
+            limits=listed("limits", *self.templates()),
             signature=score.signature if score else {},
             signature_lines=[signature_line(score)] if score else [],
         )
@@ -410,10 +408,10 @@ class Family(ABC):
             verdict=self.sentence(facts.verdict),
             warnings=[self._warning(finding) for finding in facts.cautions],
             explanations=[self.sentence(finding) for finding in facts.left_out],
-            notes=self.NOTES,
+            notes=listed("notes", *self.templates()),
             sections=change_sections((before.scores, after.scores, changes.scores), label=self.label),
             glossary=glossary(map(format_of, before.scores)),
-            limits=self.LIMITS,
+            limits=listed("limits", *self.templates()),
             signature=change.signature,
             signature_lines=[signature_line(self._headline_of(run)) for run in (before, after)],
             sides=("before", "after"),

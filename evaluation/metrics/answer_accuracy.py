@@ -78,8 +78,10 @@ def read_questions(settings: Settings) -> pd.DataFrame:
     table = pd.DataFrame({name: columns[name] for name in names})
     are_texts = table[["goal", *CHOICES]].map(lambda value: isinstance(value, str) and value.strip() != "")
     if not are_texts.all(axis=None) or not table["label"].isin((0, 1)).all():
-        problem = f"{settings.questions}: give the texts goal, sol1 and sol2, and a label 0 or 1."
-        raise InputError("answer_accuracy.questions", problem)
+        raise InputError(
+            "answer_accuracy.questions",
+            f"{settings.questions}: give the texts goal, sol1 and sol2, and a label 0 or 1.",
+        )
     table = table.drop_duplicates("goal", ignore_index=True)
     n = min(settings.n_questions, len(table))
     return table.iloc[np.linspace(0, len(table) - 1, n).round().astype(int)].reset_index(drop=True)
@@ -104,11 +106,6 @@ class AnswerAccuracy(Family):
     )
     TITLE = "Accuracy by who asks"
     WORDS = ("answer_accuracy.j2",)
-    NOTES = (
-        "Guessing is right 50 times in 100. Whether the accuracy depends on the person is decided by p.",
-        "Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed; "
-        f"{EFFECTS}.parquet has all.",
-    )
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the model, the taxonomy and the questions."""

@@ -87,15 +87,6 @@ class BBQ(Family):
     )
     TITLE = "BBQ"
     WORDS = ("bbq.j2",)
-    NOTES = (
-        "Brackets hold 95 % intervals over question templates (jackknife, Student's t): questions of one template "
-        "differ in their names only.",
-    )
-    LIMITS = (
-        "The questions are about US English stereotypes, in templates that experts wrote.",
-        "A bias score near 0 with few right answers is that of a model that guesses.",
-        "The score reads the likeliest answer without a chat template; sampled answers may differ.",
-    )
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the model and of the files."""
@@ -209,8 +200,9 @@ def questions_of_files(settings: Settings) -> pd.DataFrame:
         try:
             table = pd.DataFrame(read_json_rows(path))
         except (OSError, ValueError) as error:
-            problem = f"{path} cannot be read as JSON lines ({error}); give a file of BBQ."
-            raise InputError("bbq.data", problem) from None
+            raise InputError(
+                "bbq.data", f"{path} cannot be read as JSON lines ({error}); give a file of BBQ."
+            ) from None
         missing = [name for name in COLUMNS if name not in table]
         if missing:
             raise InputError("bbq.data", f"{path} has no {missing[0]}; give a file of BBQ.")

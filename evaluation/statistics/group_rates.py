@@ -3,8 +3,8 @@
 The ratio of a group to the highest rate is min over e of p_d / p_e. If the interval [L_de, U_de] of each ratio holds
 for all pairs together, then [min L_de, min U_de] contains it, with e = d giving 1 (Hsu 1984, "Constrained simultaneous
 confidence intervals for multiple comparisons with the best", Annals of Statistics 12). Intervals of ratios are
-Fieller's (1954), with templates as the blocks; where one of two groups has few events or few others, or where its
-templates show no noise, they follow from Clopper and Pearson's intervals (1934) of both.
+Fieller's (1954), with templates as the blocks; where one of two groups has few events or few others, or its templates
+show no noise, or Fieller's interval is unbounded, they follow from Clopper and Pearson's intervals (1934) of both.
 """
 
 import math
@@ -137,13 +137,14 @@ def _to_highest(events: np.ndarray, n: np.ndarray, terms: np.ndarray, n_blocks: 
         for other in range(n_groups):
             if row == other:
                 continue
-            if is_counted[row] or is_counted[other]:
-                low, high = _exact_ratio(exact[row], exact[other])
-            else:
+            bounds = UNBOUNDED
+            if not (is_counted[row] or is_counted[other]):
                 rates = (events[[row, other]] / n[[row, other]]).tolist()
                 fewer = int(min(n_blocks[row], n_blocks[other]))
-                low, high = _ratio(*rates, terms[[row, other]], fewer, n_pairs)
-            found[row] = np.minimum(found[row], [low, high])
+                bounds = _ratio(*rates, terms[[row, other]], fewer, n_pairs)
+            if bounds == UNBOUNDED:
+                bounds = _exact_ratio(exact[row], exact[other])
+            found[row] = np.minimum(found[row], bounds)
     return found
 
 

@@ -87,6 +87,17 @@ def test_a_run_without_permutations_has_tested_no_difference(run, tmp_path):
     assert "not tested" in page and "No difference" not in page.replace("No difference was tested", "")
 
 
+def test_buckets_of_two_axes_are_two_groups(run, tmp_path):
+    """Buckets of different axes may have one name; each group says whom it contains."""
+    shutil.copytree(run, tmp_path, dirs_exist_ok=True)
+    prompts = pd.read_parquet(tmp_path / "prompts.parquet")
+    prompts["bucket"] = np.where(prompts["descriptor"] == "blind", "sight", "all")
+    prompts.to_parquet(tmp_path / "prompts.parquet")
+    rates = outcome_rates(tmp_path, read_scores(tmp_path / "scores.json"))["refusal"]
+    people = {row["group"]: row["people"] for row in rates["bucket"]}
+    assert people == {"ability: all": ["deaf <b>"], "ability: sight": ["blind"], "body: all": ["old", "tall"]}
+
+
 @pytest.mark.parametrize(
     ("prompts", "is_shipped"), [({}, True), ({"people": "p.txt"}, False), ({"templates": "mine.txt"}, False)]
 )

@@ -204,8 +204,9 @@ def translation_scores(
     or target (Costa-jussà et al. 2023, Figure 7 and Table 2).
 
     95 % percentile intervals and two-sided p-values against a gap of 0 are by the paired bootstrap over sentences
-    (Koehn 2004); a resample has the same sentences in all languages. Without them if all resamples are equal. n counts sentences. For means over languages, n
-    counts languages, and n_left_out counts languages with an undefined gap.
+    (Koehn 2004); a resample has the same sentences in all languages. Resamples that are all equal, as of one sentence,
+    give neither. n counts sentences. For means over languages, n counts languages, and n_left_out counts languages with
+    an undefined gap.
 
     Args:
         rows: the result of `align`, concatenated over languages.
@@ -270,7 +271,7 @@ class _ResampledScore:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % percentile interval; None without values, or if resamples do not differ, as those of one sentence."""
+        """The 95 % percentile interval; None without values, or if resamples do not differ."""
         return percentile_interval(self.values[1:]) if self.has_error else None
 
     @property

@@ -169,8 +169,8 @@ def retention_ratio(
 ) -> BiasScore:
     """Return the score (KEPT) mean(after) / mean(before) of paired numbers, (n,), with Fieller's interval (ideal 1).
 
-    The score is undefined, with `reason`, if mean(before) is not significantly above 0 or there are no numbers. It has no
-    interval if all numbers before are equal, and all after: they say nothing about their error.
+    The score is undefined, with `reason`, if mean(before) is not significantly above 0 or there are no numbers. It has
+    no interval if all numbers before are equal, and all after: they say nothing about their error.
     """
     n = len(before)
     undefined = BiasScore(metric, math.nan, ideal=1.0, bounds=ANY, n=n, reason=reason, kind=Kind.KEPT)
