@@ -400,7 +400,7 @@ def _answers(table: Mapping[str, list], path: Path, markers: Sequence[str] | Non
         if not answer.error and (is_body or not (answer.text or "").strip()):
             answer = replace(answer, error=error_reason(parse_json(error)))
         stop = answer.stop or ("" if stop is None else str(stop))
-        reasoning = answer.reasoning or ("" if thought is None else str(thought))
+        reasoning = answer.reasoning or (str(thought) if thought else "")
         answers.append(replace(answer, stop=stop, reasoning=reasoning))
     measured = [measured_answer(answer, markers) for answer in answers]
     reasons = [answer.reason for answer in measured]
