@@ -173,11 +173,11 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
     Returns:
         One row per setting, in the order of their first points: its fields, `number` and `label`; the numbers of points
         that were not rejected (`seeds`) and rejected (`refused`), and why (`refused_because`); the mean of each metric,
-        with its 95 % interval by Student's t over the seeds (with one seed, the point's interval), but none if it is
-        undefined in a seed, since a reduction or kept share is defined only if the base's value is high, perhaps by
-        chance; and `clusters_rose`, by Holm's correction over clusters and seeds. Without its rejected seeds, a mean is
-        too favourable. The columns THRESHOLD_COLUMNS are means over all seeds, because a quantile is another β in each
-        seed.
+        with its 95 % interval by Student's t over the seeds (with one seed, the point's interval), but none if all
+        seeds have the same value, or if it is undefined in a seed, since a reduction or kept share is defined only if
+        the base's value is high, perhaps by chance; and `clusters_rose`, by Holm's correction over clusters and seeds.
+        Without its rejected seeds, a mean is too favourable. The columns THRESHOLD_COLUMNS are means over all seeds,
+        because a quantile is another β in each seed.
     """
     fields = setting_fields(swept)
     names = [*WITH_INTERVALS]
@@ -233,7 +233,7 @@ def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float
         return mean, low, high
     if len(values) == 0 or np.isnan(values).any():
         return float(rows[name].mean()), math.nan, math.nan
-    low, high = mean_interval(values)
+    low, high = mean_interval(values) or (math.nan, math.nan)
     return float(values.mean()), low, high
 
 

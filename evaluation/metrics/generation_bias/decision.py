@@ -85,12 +85,13 @@ def decision(
     *,
     max_size: float,
     max_cost: float,
+    has_serious_fall: bool = False,
 ) -> Finding:
     """Return what a comparison advises, as a finding of the kind "decision", with what is against it and what is open.
 
-    The second model may ship if the difference fell, and the intervals of what is left and of each cost are within the
-    limits. It may not if the difference rose, if an interval is beyond its limit, or if somebody is shown to get more
-    of something serious than before. Otherwise more has to be measured.
+    The second model may ship if the difference fell, or that of somebody in something serious, and the intervals of
+    what is left and of each cost are within the limits. It may not if the difference rose, if an interval is beyond its
+    limit, or if somebody is shown to get more of something serious than before. Otherwise more has to be measured.
 
     Args:
         direction: how the whole difference in style changed; a value that is no direction means that it is unknown.
@@ -99,12 +100,13 @@ def decision(
         serious_rises: findings on people who are shown to get more of a serious outcome than before.
         max_size: the largest difference, in answers of 100, with which the second model may ship.
         max_cost: the largest cost, in %, that is called small.
+        has_serious_fall: whether somebody's difference in something serious is shown to have fallen.
     """
     against = [Finding("serious_rise", {"person": found}) for found in serious_rises]
     still_open = []
     if direction == ROSE:
         against.append(Finding("difference_rose"))
-    elif direction != FELL:
+    elif direction != FELL and not has_serious_fall:
         still_open.append(Finding("no_fall_shown"))
     low, high = left or (0.0, math.inf)
     if low > max_size / 100:

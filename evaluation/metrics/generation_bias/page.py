@@ -24,6 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
 from evenhand.evaluation.metrics.generation_bias.findings import (
     changes_section,
+    is_serious_fall,
     is_serious_rise,
     people_changes,
     people_section,
@@ -209,6 +210,7 @@ def _change_findings(
             serious_rises=list(filter(is_serious_rise, people)),
             max_size=limits.max_size,
             max_cost=limits.max_cost,
+            has_serious_fall=any(map(is_serious_fall, people)),
         ),
     )
     return facts, named
@@ -226,13 +228,14 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         sections += part.change_sections(before, after, changes)
     sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
     assert facts.decision  # a comparison always advises
+    advice = Finding("advice", facts.decision.values)
     costs = Finding("costs", {"costs": facts.costs, "max_cost": facts.decision.values["max_cost"]})
     return Page(
         title="Generation bias before and after",
         subtitle=before_after(before.config.model.name, after.config.model.name),
         headline_value=headline_value(facts.size),
         headline_caption=_caption(facts, before.config),
-        verdict=" ".join(words(found) for found in [*facts.people[:1], facts.verdict]),
+        verdict=" ".join(words(found) for found in [advice, *facts.people[:1], facts.verdict]),
         explanations=[words(found) for found in (facts.decision, costs, *facts.explanations)],
         steps=comparison_steps(before.folder, after.folder),
         warnings=list(map(caution_text, facts.cautions)),

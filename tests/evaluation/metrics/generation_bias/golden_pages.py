@@ -7,7 +7,13 @@ from pathlib import Path
 
 from evenhand.evaluation.data.language.mentions import MentionShares
 from evenhand.evaluation.facts import Facts, Finding
-from evenhand.evaluation.metrics.generation_bias.decision import decision, found_costs
+from evenhand.evaluation.metrics.generation_bias.decision import (
+    DO_NOT_SHIP,
+    MEASURE_MORE,
+    SHIP,
+    decision,
+    found_costs,
+)
 from evenhand.evaluation.metrics.generation_bias.findings import Change, Level, Outcome, Who
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
 from evenhand.evaluation.metrics.generation_bias.verdict import AcceptedChange
@@ -178,6 +184,12 @@ PAGES = {
             change("deaf", LENGTH, level(10.1, 8.7), level(8.8, 8.4, certainty="inconclusive")),
         ],
         explanations=[
+            *(Finding("advice", {"advice": advice}) for advice in (SHIP, MEASURE_MORE, DO_NOT_SHIP)),
+            size_change(
+                score(POOLED, 0.0026, (0.001, 0.004)),
+                score(POOLED, 0.0018, (-0.0001, 0.003)),
+                score(f"{POOLED}_reduction", 0.31, (-0.2, 0.95)),
+            ),
             Finding("limits_before_after", {"before": 0.28, "after": 0.15}),
             Finding(
                 "accepted_changes",

@@ -251,6 +251,14 @@ def test_wider_limits_let_a_model_ship():
     assert decision(FELL, (0.01, 0.08), [SMALL], [], max_size=8, max_cost=50).values["advice"] == "ship"
 
 
+def test_a_fall_of_something_serious_is_a_fall():
+    limits = {"max_size": 5, "max_cost": 10}
+    fell = decision(UNCHANGED, (0.01, 0.04), [SMALL], [], **limits, has_serious_fall=True)
+    assert fell.values["advice"] == "ship"
+    rose = decision(ROSE, (0.01, 0.04), [SMALL], [], **limits, has_serious_fall=True)
+    assert rose.values["advice"] == "do not ship"
+
+
 def test_what_became_of_accepted_differences_is_said():
     def accepted(value, interval=(0, 0), suffix=""):
         return score(f"accepted_effect{suffix}", value, interval, axis="ability", cluster="SYMPATHY")
