@@ -3,7 +3,6 @@
 Everything is read from the files of a finished run. Nothing here is a sentence of a page, except names and reasons.
 """
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from pydantic import Field
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
+from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult, plain
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, load_family
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
@@ -122,17 +121,6 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         "files": handed_over(folder),
     }
     return plain(facts)
-
-
-def plain(value: Any) -> Any:
-    """Return the value with null in place of NaN and infinity, and Python's own types of numbers."""
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def criterion_facts(

@@ -273,18 +273,6 @@ class Family(ABC):
         """Return the files of the family's sentences."""
         return [Path(inspect.getfile(cls)).with_name(name) for name in cls.WORDS]
 
-    def verdict(self, run: FamilyRun) -> str:
-        """Return the first sentence of the report on one model."""
-        return self.sentence(self.find_verdict(run))
-
-    def warnings(self, run: FamilyRun) -> list[str]:
-        """Return warnings to the readers of the report."""
-        return [self.sentence(finding) for finding in self.find_cautions(run)]
-
-    def left_out(self, run: FamilyRun) -> list[str]:
-        """Return sentences on what the scores leave out."""
-        return [self.sentence(finding) for finding in self.find_left_out(run)]
-
     def sections(self, run: FamilyRun) -> list[Section]:
         """Return the sections of the report: tables of the scores, as dots and intervals."""
         return score_sections(run.scores, label=self.label)
@@ -296,14 +284,15 @@ class Family(ABC):
     def page(self, run: FamilyRun) -> Page:
         """Return the report on one model."""
         run = self._with_family_scores(run)
-        score = self.headline(run.scores)
+        facts = self.facts(run)
+        score = facts.headline
         return Page(
             title=self.TITLE,
             subtitle=self.subtitle(run),
             headline_value=format_of(score).full_text(score.value) if score else "–",
             headline_caption=self._caption(score) if score else "",
-            verdict=self.verdict(run),
-            warnings=self.warnings(run),
+            verdict=self.sentence(facts.verdict),
+            warnings=[self.sentence(finding) for finding in facts.cautions],
             notes=listed("notes", *self.templates()),
             sections=self.sections(run),
             glossary=glossary(map(format_of, run.scores)),

@@ -46,12 +46,12 @@ def sentence(finding: Finding, *templates: Path) -> str:
     raise ValueError(f"no sentence for the kind {finding.kind!r} in {names or COMMON.name}")
 
 
-def note(file: Path, kind: str, **values: object) -> str:
+def note(file: Path, kind: str, /, **values: object) -> str:
     """Return a sentence of a page that tells how to read it; the template `file`, or the common one, has its macro."""
     return sentence(Finding(kind, values), file)
 
 
-def document(file: Path, **values: object) -> str:
+def document(file: Path, /, **values: object) -> str:
     """Return a Markdown template with its values; its lines stay as they are."""
     from jinja2 import Environment, StrictUndefined
 

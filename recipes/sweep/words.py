@@ -8,7 +8,7 @@ from evenhand.evaluation.report.words import listed, sentence
 WORDS = Path(__file__).with_name("words.j2")
 
 
-def note(kind: str, **values: object) -> str:
+def note(kind: str, /, **values: object) -> str:
     """Return the sentence of a kind."""
     return sentence(Finding(kind, values), WORDS)
 

@@ -280,7 +280,7 @@ class SentencePairs(Family):
         groups = {"all pairs": difference}
         groups |= {str(bias_type): part for bias_type, part in difference.groupby(table[columns.BIAS_TYPE])}
         distribution = _distribution_section(groups)
-        left_out_section = Section("Pairs left out", self.left_out(run))
+        left_out_section = Section("Pairs left out", [self.sentence(found) for found in self.find_left_out(run)])
         published = _published_section({run.model_name: run.scores})
         words = _words_section({run.model_name: table})
         return [*super().sections(run), published, words, left_out_section, distribution, examples]

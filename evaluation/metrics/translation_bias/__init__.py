@@ -225,7 +225,8 @@ class TranslationBias(Family):
         languages = run.table("languages")
         cuts = _cut_sections(run.table("sentence_scores"), self.headline(run.scores))
         further = [_map_section(run.scores), *cuts, _language_section(languages, run.scores)]
-        return [*super().sections(run), *further, _left_out_section(languages, self.left_out(run))]
+        left_out = [self.sentence(found) for found in self.find_left_out(run)]
+        return [*super().sections(run), *further, _left_out_section(languages, left_out)]
 
 
 def _language_section(languages: pd.DataFrame, scores: Sequence[BiasScore]) -> Section:
