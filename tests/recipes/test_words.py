@@ -42,7 +42,6 @@ WATCH = [
     Finding("without_person", {"n": 1200}),
     Finding("unreadable", {"n": 3}),
     Finding("rule", {"margin": 2.0, "error": 0.01}),
-    *map(Finding, watch.LIMITS),
     Finding("about_evidence"),
     Finding("blocks", {"n": 4200}),
 ]
