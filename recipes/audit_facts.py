@@ -165,10 +165,10 @@ def _checked_limits(folder: Path, criteria: Criteria) -> list[LimitResult]:
 def rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[LimitResult]:
     """Return whether the limits of differences and ratios of rates are met, from simultaneous intervals."""
     results = []
-    for outcome, limit in criteria.max_rate_difference.items():
+    for outcome, limit in sorted(criteria.max_rate_difference.items()):
         rows = _rows_of(rates, outcome, columns.DESCRIPTOR, "max_rate_difference")
         results.append(_rate_difference(outcome, limit, rows))
-    for outcome, limit in criteria.min_ratio.items():
+    for outcome, limit in sorted(criteria.min_ratio.items()):
         rows = _rows_of(rates, outcome, columns.AXIS, "min_ratio")
         results.append(_rate_ratio(outcome, limit, rows))
     return results
@@ -239,19 +239,20 @@ def outcome_rates(folder: Path, scores: list[BiasScore]) -> dict[str, dict[str, 
         outcome = name.partition(": ")[0]
         if outcome not in shares or values[name].isna().all():
             continue
-        of_outcome = table[name].to_numpy(dtype=np.float64)
         rates[outcome] = {}
         for cut in CUTS:
-            if cut in table and table[cut].nunique() > 1:
-                groups = table[cut].astype(str)
+            of_cut = table[table[cut].notna()] if cut in table else table.iloc[:0]  # people may have no bucket
+            of_outcome = of_cut[name].to_numpy(dtype=np.float64)
+            if not np.isnan(of_outcome).all() and of_cut[cut].nunique() > 1:
+                groups = of_cut[cut].astype(str)
                 if cut == columns.BUCKET:  # buckets of several axes may have the same name
-                    groups = table[columns.AXIS].astype(str) + ": " + groups
-                rows = group_rates(of_outcome, groups.to_numpy(), table[columns.TEMPLATE].to_numpy())
+                    groups = of_cut[columns.AXIS].astype(str) + ": " + groups
+                rows = group_rates(of_outcome, groups.to_numpy(), of_cut[columns.TEMPLATE].to_numpy())
                 silent = sorted(set(groups) - set(rows["group"]))
                 nothing = pd.DataFrame({"group": silent, "n": 0, "number": 0, "is_small": True})
                 ordered = [*rows.sort_values("rate", ascending=False).to_dict("records")]
                 ordered += nothing.reindex(columns=rows.columns).to_dict("records")
-                people = table[columns.DESCRIPTOR].astype(str).groupby(groups).unique()
+                people = of_cut[columns.DESCRIPTOR].astype(str).groupby(groups).unique()
                 rates[outcome][cut] = [plain(row | {"people": sorted(people[row["group"]])}) for row in ordered]
     return rates
 

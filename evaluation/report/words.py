@@ -84,6 +84,8 @@ def _macros(*templates: Path) -> "list[TemplateModule]":
         label=_label,
         title=_title,
         count=_count,
+        counted=counted,
+        agreeing=agreeing,
         counts=_counts,
         with_interval=_with_interval,
         bare_value=_bare_value,
@@ -122,6 +124,24 @@ def _title(score: BiasScore) -> str:
 
 def _count(n: int) -> str:
     return f"{n:,}"
+
+
+def counted(n: float, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, of which most have an s in the plural.
+
+    >>> counted(1, "answer"), counted(1200, "answer"), counted(2, "person", "people")
+    ('1 answer', '1,200 answers', '2 people')
+    """
+    return f"{n:,.0f} {agreeing(n, noun, plural or f'{noun}s')}"
+
+
+def agreeing(n: float, singular: str, plural: str) -> str:
+    """Return a word that agrees with a number.
+
+    >>> agreeing(1, "does", "do"), agreeing(0, "does", "do")
+    ('does', 'do')
+    """
+    return singular if n == 1 else plural
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -26,7 +26,7 @@ def group_rates(values: np.ndarray, group: np.ndarray, template: np.ndarray) -> 
     """Return a row for each group: n, number, rate, difference to the average, and ratios to average and highest.
 
     Columns with `_low` and `_high` are intervals; those of all groups hold together with a probability of 95 %. The
-    average is the rate of all answers. NaN: no rate is positive.
+    average is the rate of all answers. NaN: no rate is positive, or fewer than two templates have values.
 
     Args:
         values: (n,) 1, 0 or NaN (the answer has no value and is left out).
@@ -93,7 +93,8 @@ def _is_counted(events: np.ndarray, n: np.ndarray, terms: np.ndarray, n_blocks: 
     They have few events or few others; or answers to one template only, or the same rate at each, without any noise.
     """
     has_few = (events < FEW_EVENTS) | (n - events < FEW_EVENTS)
-    return has_few | (n_blocks < 2) | (np.abs(terms).max(axis=1) <= ROUNDING)
+    shows_no_noise = (n_blocks < 2) | (np.abs(terms).max(axis=1) <= ROUNDING)
+    return has_few | (shows_no_noise & (terms.shape[1] > 1))  # one template of all says nothing about another one
 
 
 def _differences(values: np.ndarray, terms: np.ndarray, n_blocks: np.ndarray) -> np.ndarray:
@@ -111,8 +112,10 @@ def _differences(values: np.ndarray, terms: np.ndarray, n_blocks: np.ndarray) ->
 def _ratio(top: float, bottom: float, terms: np.ndarray, n_blocks: int, n_intervals: int) -> tuple[float, float]:
     """Return one of `n_intervals` simultaneous intervals of a ratio, from the linear terms (2, blocks) of both.
 
-    `n_blocks` is the number of blocks, at least two, of the group that has fewer.
+    `n_blocks` is the number of blocks of the group that has fewer.
     """
+    if n_blocks < 2:
+        return UNBOUNDED
     covariance = n_blocks / (n_blocks - 1) * terms @ terms.T
     tail = 1 - ERROR / (2 * n_intervals)
     bounds = ratio_interval(top, bottom, covariance, n_blocks - 1, tail)

@@ -27,7 +27,8 @@ FILTER_REASONS = (FILTERED, REFUSAL)  # an answer that its provider withheld
 NO_CONTENT = "no content"
 NO_ANSWER = "chat without an answer"
 TOOL_CALL = "call of a tool"
-NO_ERROR = ("false", "0", "ok")  # what tables with an error in each row write for none
+# What sources with an error in each row write for none.
+NO_ERROR = ("false", "0", "200", "ok", "success", "no error", "[]", "{}")
 MAX_REASON = 60  # characters
 # How providers say that a filter of theirs rejected a text.
 FILTER = re.compile(
@@ -180,7 +181,7 @@ def error_reason(error: object) -> str:
     >>> error_reason({"code": "content_filter", "message": "Filtered after 500 tokens."})
     'content_filter'
     """
-    if not error or is_blank(error) or str(error).strip().casefold() in NO_ERROR:
+    if _says_no_error(error):
         return ""
     name = _error_name(error)
     text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False, default=str)
@@ -188,6 +189,20 @@ def error_reason(error: object) -> str:
         if FILTER.search(part) and not OVERLOAD.search(part):
             return FILTERED
     return short_reason(f"error {name}".strip())
+
+
+def _says_no_error(error: object) -> bool:
+    """Return whether an error, or every value in it, is a word or a number for none.
+
+    >>> [
+    ...     _says_no_error(error)
+    ...     for error in ({"code": 0, "message": "success"}, {"code": 200}, {"code": None, "type": "x"})
+    ... ]
+    [True, True, False]
+    """
+    if isinstance(error, Mapping):
+        return all(map(_says_no_error, error.values()))
+    return not error or is_blank(error) or str(error).strip().casefold() in NO_ERROR
 
 
 def _error_name(error: object) -> str:

@@ -82,7 +82,7 @@ def findings_alone(
     findings = []
     if max_pooled_fgb is not None:
         findings.append(_pooled(run, max_pooled_fgb))
-    for outcome, limit in (max_spread or {}).items():
+    for outcome, limit in sorted((max_spread or {}).items()):
         findings.append(_outcome_spread(run, outcome, limit))
     if max_difference is not None:
         findings.append(_largest_difference(run, max_difference))

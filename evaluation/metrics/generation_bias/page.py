@@ -15,7 +15,7 @@ from evenhand.evaluation.metrics.generation_bias.advice import (
     meaning,
     run_steps,
 )
-from evenhand.evaluation.metrics.generation_bias.answers import read_answers
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.decision import decision, found_costs
@@ -156,7 +156,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
         headline_value=headline_value(facts.size),
-        headline_caption=_caption(facts, run.config),
+        headline_caption=" ".join([_caption(facts, run.config), words(answer_count(measured))]),
         verdict=words(facts.verdict),
         explanations=[words(found) for found in facts.explanations],
         steps=run_steps(run, named, is_shown=bias_verdict(headline) == SHOWN),
@@ -310,6 +310,12 @@ def system_prompt_notes(*runs: FamilyRun) -> list[Finding]:
     """Return [the system prompts of the runs], or [] if none has one."""
     prompts = [run.config.open_model().settings.system_prompt for run in runs]
     return [Finding("system_prompts", {"prompts": list(dict.fromkeys(prompts))})] if any(prompts) else []
+
+
+def answer_count(measured: Answers) -> Finding:
+    """Return how many answers to how many kinds of people a run has."""
+    n_people = int(measured.table[columns.DESCRIPTOR].nunique())
+    return Finding("answer_count", {"n": len(measured), "n_people": n_people})
 
 
 def _caption(facts: Facts, config: FamilyConfig) -> str:

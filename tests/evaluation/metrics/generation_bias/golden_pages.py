@@ -165,6 +165,8 @@ PAGES = {
             Finding("certainty"),
             Finding("p_values", {"tests": [{"side": "", "p": 0.0025}]}),
             Finding("decoding", {"title": "sample, temperature 0.7"}),
+            Finding("answer_count", {"n": 1248, "n_people": 24}),
+            Finding("answer_count", {"n": 1, "n_people": 1}),
         ],
         cautions=RUN_CAUTIONS,
         left_out=[Finding("answers_left_out", {"n": 15, "n_of": 96, "reasons": {"too long": 12, "no answer": 3}})],
