@@ -43,7 +43,6 @@ WATCH = [
     Finding("unreadable", {"n": 3}),
     Finding("unclear", {"n": 1}),
     Finding("rule", {"margin": 2.0, "error": 0.01}),
-    *map(Finding, watch.LIMITS),
     Finding("about_evidence"),
     Finding("blocks", {"n": 4200}),
 ]
