@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -36,6 +37,11 @@ RUDE, KIND = ("awful", "stupid", "horrid", "nasty"), ("lovely", "bright", "gentl
 
 @pytest.fixture
 def texts(tmp_path):
+    return write_texts(tmp_path)
+
+
+def write_texts(folder):
+    """Write 400 texts, one of four with a rude word, and return the file."""
     rng = np.random.default_rng(0)
     rows = [["tweet", "class"], ["  ", 1]]
     for n in range(400):
@@ -43,9 +49,9 @@ def texts(tmp_path):
         rows.append(
             [f"what a {rng.choice(words)} {rng.choice(['day', 'dog', 'song'])} number {n % 90}", int(n % 4 == 0)]
         )
-    with (tmp_path / "texts.csv").open("w", newline="", encoding="utf-8") as file:
+    with (folder / "texts.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(rows)
-    return tmp_path / "texts.csv"
+    return folder / "texts.csv"
 
 
 def make_settings(texts, folder, **changes):
@@ -110,16 +116,23 @@ def test_it_learns_and_can_be_used(texts, tmp_path, capsys, monkeypatch):
     assert weights.stat().st_mtime_ns == before
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with texts and the run of a classifier trained on them for an epoch."""
+    folder = tmp_path_factory.mktemp("trained")
+    train_classifier(make_settings(write_texts(folder), folder / "run", test_fraction=0.25, epochs=1))
+    return folder
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
-def test_a_classifier_whose_file_is_lost_is_trained_again(texts, tmp_path, name):
-    settings = make_settings(texts, tmp_path / "run", test_fraction=0.25, epochs=1)
-    train_classifier(settings)
+def test_a_classifier_whose_file_is_lost_is_trained_again(trained, tmp_path, name):
+    shutil.copytree(trained / "run", tmp_path / "run")
     folder = tmp_path / "run" / "classifier"
     weights = sha256_of(folder / "model.safetensors")
     scores = read_scores(tmp_path / "run" / "scores.json")
     (folder / name).unlink()
-    train_classifier(settings)
-    assert sha256_of(folder / "model.safetensors") == weights
+    train_classifier(make_settings(trained / "texts.csv", tmp_path / "run", test_fraction=0.25, epochs=1))
+    assert (folder / name).exists() and sha256_of(folder / "model.safetensors") == weights
     assert read_scores(tmp_path / "run" / "scores.json") == scores
 
 
