@@ -32,7 +32,7 @@ SOME = ["--prompts.descriptors", "13", "--prompts.answers_per_cell", "1", "--dec
 STYLES = ["--generation_bias.style_classifier", f"{TESTBED}style_classifier"]
 OFFENSIVE = ["--offensive_classifier", f"{TESTBED}second_style_classifier", "--offensive_classifier.label", "Hateful"]
 DIALOGUE = ["--model", f"{TESTBED}dialogue_model", "--model.dtype", "float32", *STYLES, *SOME]
-DIALOGUE += ["--generation_bias.style_clusters", "testbed"]
+DIALOGUE += ["--generation_bias.style_clusters", "testbed", "--generation_bias.permutations", "39"]
 REFERENCES = ["--references", "references.csv", "--references.min_masculine_references", "0"]
 REFERENCES += ["--model", "any"]
 # Command → arguments with which it takes seconds, in a folder with `inputs`. A row may have further arguments.

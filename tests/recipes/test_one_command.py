@@ -27,7 +27,8 @@ from tests.testbed_settings import generation_bias
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 # 60 descriptors and all templates would take minutes.
 TEMPLATES = ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
-FEW = ("--descriptors", "13", "--prompts.filters", json.dumps({"template": TEMPLATES}), "--report_to", "none")
+SHORT = ("--generation_bias.permutations", "39", "--report_to", "none")
+FEW = ("--descriptors", "13", "--prompts.filters", json.dumps({"template": TEMPLATES}), *SHORT)
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_outcomes_are_measured_of_answers_that_the_shipped_classifier_cannot_rea
     with (workplace / "logs.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("text", "descriptor", "axis", "template", "response"), *rows])
     for _ in range(2):  # the second time the run is finished
-        assert main(["measure", "bot", "--responses", "logs.csv", "--report_to", "none"]) == 2
+        assert main(["measure", "bot", "--responses", "logs.csv", *SHORT]) == 2
         error = capsys.readouterr().err.splitlines()[-1]
         assert "generation_bias.style_classifier: go_emotions reads English" in error
         assert "--style_classifier" in error
