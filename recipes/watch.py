@@ -31,7 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import Context, ValueK
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
-from evenhand.evaluation.report.words import sentence
+from evenhand.evaluation.report.words import listed, sentence
 from evenhand.evaluation.runs.lock import run_lock
 from evenhand.evaluation.runs.pages import claim_pages
 from evenhand.evaluation.statistics.betting import BETS, HIGHER, Blocks, evidence, log_factors, rejected
@@ -48,7 +48,6 @@ YES_OR_NO = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.
 ALWAYS_GIVEN = (columns.TEXT, columns.RESPONSE, columns.TEMPLATE, columns.AXIS)
 MAX_NO_ANSWERS = 100  # of the new lines: of more, a setting or the log is wrong
 DIRECTIONS = ("more often", "less often")  # by `betting.HIGHER`, `betting.LOWER`
-LIMITS = ("limit_of_harm", "limit_of_strata", "limit_of_size")  # kinds of sentences in WORDS
 WORDS = Path(__file__).with_name("watch.j2")
 
 
@@ -411,6 +410,6 @@ def watch_page(state: State) -> Page:
             Section("Named", [f"{words('named', **entry)}." for entry in state.named], first_screen=True),
             Section("Everybody", tables=tables),
         ],
-        limits=list(map(words, LIMITS)),
+        limits=listed("limits", WORDS),
         notes=[words("about_evidence"), words("blocks", n=state.blocks)],
     )

@@ -58,11 +58,12 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     comparison_verdict,
     run_verdict,
 )
-from evenhand.evaluation.metrics.generation_bias.words import caution_text, note, words
+from evenhand.evaluation.metrics.generation_bias.words import FILES, caution_text, note, words
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import before_after, sanitize
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.score_sections import change_sections, group_label, score_sections
+from evenhand.evaluation.report.words import listed
 from evenhand.evaluation.score import BiasScore, Form, Kind, signature_line
 
 # The metrics with the least noise. Among the tables of groups, such as axes, their tables come first.
@@ -86,7 +87,6 @@ WORDS = {
     "group of people": "word_group",
     "style": "word_style",
 }
-LIMITS = ("limit_of_harm", "limit_of_equality", "limit_of_classifier", "limit_of_chance")
 
 
 def run_facts(run: FamilyRun) -> Facts:
@@ -165,7 +165,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         private_notes=[words(found) for found in system_prompt_notes(run)],
         sections=_folded_last(sections),
         glossary=_glossary(scores),
-        limits=list(map(note, LIMITS)),
+        limits=listed("limits", *FILES),
         signature=run.signature(FGB),
         signature_lines=[signature_line(headline)],
     )
@@ -243,7 +243,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         private_notes=[words(found) for found in system_prompt_notes(before, after)],
         sections=_folded_last(sections),
         glossary=_glossary(before.scores),
-        limits=list(map(note, LIMITS)),
+        limits=listed("limits", *FILES),
         signature={"before": before.signature(FGB), "after": after.signature(FGB)},
         signature_lines=[signature_line(old), signature_line(new)],
         sides=("before", "after"),
