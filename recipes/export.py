@@ -260,7 +260,11 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
         if strength is not None:
             adapter_config(adapter, strength).save_pretrained(folder)
         if is_local_path(name):
-            log.warning("export: the adapter's base is a local folder, %s; other machines will not find it", name)
+            log.warning(
+                "export: the adapter's base is a local folder, %s; other machines will not find it; --merge true "
+                "writes a whole model",
+                name,
+            )
     write_json(folder / "generation_config.json", _generation_config(tuned, measured))
     template = tuned.tokenizer.chat_template
     tag = tuned.control_tag
