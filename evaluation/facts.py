@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.score import BiasScore
@@ -104,7 +106,7 @@ def write_facts(path: Path, facts: Mapping[str, Facts]) -> None:
     """Write the facts of each family, by the family's name, to a JSON file; NaN and infinity are null."""
     families: dict[str, Json] = {}
     for name, of_family in facts.items():
-        families[name] = _plain(of_family)
+        families[name] = plain(of_family)
     write_json(path, {"version": VERSION, "families": families})
 
 
@@ -119,19 +121,19 @@ def read_findings(path: Path, family: str, name: str) -> list[Finding]:
     return [Finding(values["kind"], values) for values in facts.get(name, ())]
 
 
-def _plain(value: Any) -> Json:
-    """Return a value as JSON has it: a finding is its values and its kind, a score the fields that identify it."""
+def plain(value: Any) -> Json:
+    """Return a value as JSON has it: NaN is null, a finding its values and its kind, a score what identifies it."""
     if isinstance(value, Finding):
-        return {"kind": value.kind, **{name: _plain(item) for name, item in value.values.items()}}
+        return {"kind": value.kind, **{name: plain(item) for name, item in value.values.items()}}
     if isinstance(value, BiasScore):
         names = ("metric", "form", "kind", "group", "value", "interval", "p_value", "n", "n_of", "reason")
-        return {name: _plain(getattr(value, name)) for name in names}
+        return {name: plain(getattr(value, name)) for name in names}
     if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

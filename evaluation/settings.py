@@ -624,7 +624,8 @@ class PromptSettings(StrictSettings):
     )
     cues: list[Literal["mention", "earlier_turn", "profile", "third_person"]] = Field(
         default_factory=list,
-        description="how the model knows the person: everyday requests in place of the paper's templates (chat models)",
+        description="how the model knows the person (mention, earlier_turn, profile, third_person): everyday requests "
+        "in place of the paper's templates (chat models)",
     )
     variations: bool = Field(
         default=False, description="apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2"
@@ -641,7 +642,9 @@ class PromptSettings(StrictSettings):
             raise InputError("people", "with cues the dataset has the people; leave people out.")
         if not self.cues and (self.templates is None) != (self.people is None):
             raise InputError(
-                "templates", "templates belong to people, or to cues; give prompts.people or prompts.cues, too."
+                "templates",
+                "templates belong to people, or to cues; give prompts.people or prompts.cues, too: `--people FILE`, or "
+                "`--cues mention` for everyday requests. For some of the shipped templates, give prompts.filters.",
             )
         if not self.cues and isinstance(self.templates, int):
             raise InputError("templates", f"{self.templates} is a number of requests, for cues; give a file.")

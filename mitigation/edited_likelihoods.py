@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from evenhand.evaluation.models.batches import longest_first, max_positions, tokens_per_pass
-from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
+from evenhand.evaluation.models.likelihood.tokens import encode_pairs
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.hidden_state_maps import Maps, edited, left_padded
 
@@ -25,9 +25,7 @@ def edited_log_likelihoods(
     As `response_log_likelihoods`, which scores a model as it is, and whose arguments these are: a row that is too long
     for the model has NaN. Without maps, nothing is edited.
     """
-    contexts = close_reasoning(contexts, model.reasoning)
-    heads = encode_contexts(model, contexts)
-    tails = encode_responses(model, contexts, responses, written, is_cut)
+    heads, tails = encode_pairs(model, contexts, responses, written, is_cut)
     n_edited = len(next(iter(maps.values())).mean) if maps else 0
     lengths = [len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)]
     limit = max_positions(model.model.config)

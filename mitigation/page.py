@@ -12,13 +12,15 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.report.figures import AFTER_COLOR, INK, MUTED, PANEL, new_chart, set_ticks, styled, svg
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, score_text, tick_number
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, tick_number
 from evenhand.evaluation.report.page import Figure, Section
+from evenhand.evaluation.report.words import note
 from evenhand.evaluation.runs.record import FINISHED, read_run, run_state
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import LABELS
 
+WORDS = Path(__file__).with_name("words.j2")
 CURVES = "curves.json"
 Curve = Sequence[tuple[int, float]]  # pairs of a training step and a value
 FEW_POINTS = 15  # a longer curve has no dots
@@ -41,20 +43,11 @@ def tag_note(model: str, untagged: BiasScore | None = None, before: BiasScore | 
 
     A model without a tag has no note.
     """
-    tag = tuning_metadata(model).get("control_tag", "")
-    if not tag:
+    tuned = tuning_metadata(model)
+    if not tuned.get("control_tag"):
         return ""
-    note = (
-        f'These scores are measured with the control tag "{tag}" at the end of every context; Evenhand adds the tag. '
-        "Without the tag, the tuned model "
-    )
-    if tuning_metadata(model).get("is_activated"):
-        return f"{note}is the original, token by token: the tag switches the adapter on."
-    note += "can be more biased than the original."
-    if untagged is None or before is None:
-        return note
-    pooled = f"pooled FGB* {score_text(untagged)}, against {score_text(before)} before tuning"
-    return f"{note} Measured without the tag: {pooled}."
+    scores = {"untagged": untagged, "before": before}
+    return note(WORDS, "control_tag", tag=tuned["control_tag"], is_activated=tuned.get("is_activated"), **scores)
 
 
 def tuning_metadata(model: str) -> dict[str, Any]:
@@ -115,9 +108,4 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
     )
     tuned_prompts = pd.MultiIndex.from_frame(read_table(labels / f"{LABELS}.parquet", [columns.PERSONA, columns.TEXT]))
     n = int(measured_prompts.isin(tuned_prompts).sum())
-    warning = (
-        f"{n:,} of the {len(measured_prompts):,} measured prompts were training prompts of the model. Scores on them "
-        "show how well the model fits its training data, not how it responds to other prompts. Measure on the other "
-        "split."
-    )
-    return [warning] if n else []
+    return [note(WORDS, "tuned_on", n=n, n_of=len(measured_prompts))] if n else []

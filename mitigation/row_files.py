@@ -16,6 +16,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import template_arguments
 from evenhand.evaluation.models.contexts import close_reasoning
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.report.words import document
 from evenhand.mitigation.adapter import atomic_write_folder, loadable_name, portable_name
 from evenhand.mitigation.card import name_with_revision, table
 from evenhand.mitigation.labelled_responses import COMPLETION, COMPLETION_CUT, PROMPT
@@ -129,9 +130,10 @@ def _card(base: DialogueModel, data: TrainingRows, encoded: DatasetDict, seed: i
         "seed": seed,
         "SHA-256 of the token ids": f"{rows_sha256(*encoded.values())}, `rows` in checkpoints/inputs.json of `tune`",
     }
-    return CARD.format(metadata=yaml.safe_dump(metadata, sort_keys=False), facts=table(facts))
+    return document(CARD, metadata=yaml.safe_dump(metadata, sort_keys=False), facts=table(facts))
 
 
+CARD = Path(__file__).with_name("rows.md.j2")
 TIED = "not trained by `train.py`, because TRL trains no single embeddings where the output layer shares them"
 
 TRAIN = '''"""Train on the rows in this folder with TRL, without Evenhand. In this folder: python train.py [MODEL]"""
@@ -159,27 +161,3 @@ trainer.train()
 trainer.save_model()
 print("The adapter is in trained. Measure it as the base was measured: evenhand measure trained")
 '''
-
-CARD = """---
-{metadata}---
-
-# Rows for training a more even model
-
-Rows that Evenhand made of a model's own responses to prompts that mention a demographic descriptor. A model trained on
-them should depend less on the descriptor in the style of its responses. Some responses may be offensive.
-
-{facts}
-
-`train.jsonl` and `validation.jsonl` are in [TRL's format](https://huggingface.co/docs/trl/dataset_formats).
-`tokenized` has exactly the token ids on which `evenhand tune` trains. `train.py` trains on them with TRL, by the
-settings of `evenhand tune`; run it in this folder.
-
-The column `completion_cut` is true where max_new_tokens ended the response. Half a character at its end was removed,
-and it must not be trained to end there. The rows in `tokenized` have no end-of-sequence token after a cut
-response. A trainer that reads text appends the token to every response, so leave out the rows in which the column is
-true.
-
-`evenhand tune` rejects a model whose perplexity on dialogue rose too much; other trainers do not. Measure the trained
-model on prompts of the other split, and compare it with its base: `evenhand measure trained`, then
-`evenhand compare BEFORE AFTER` with the folders of the two runs.
-"""

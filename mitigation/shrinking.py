@@ -15,6 +15,7 @@ from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
+from evenhand.evaluation.report.words import document
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.statistics.people_divergence import people_divergence
 from evenhand.mitigation.adapter import atomic_write_folder
@@ -37,6 +38,7 @@ from evenhand.mitigation.training_rows import ReadDialogue, TrainingRows, dialog
 
 log = logging.getLogger("evenhand")
 
+CARD = Path(__file__).with_name("maps.md.j2")
 LOSS = "divergence between people of the first tokens, in nats"
 
 
@@ -111,7 +113,8 @@ def _save(
         lines = {"rows": f"{result.n_train} for the fit, {result.n_validation} for validation", **card}
         lines["divergence of the first tokens, nats"] = " → ".join(f"{x:.4f}" for _, x in result.validation_losses)
         lines["perplexity of dialogue"] = " → ".join(f"{x:.3f}" for x in result.perplexity)
-        text = LOADER.format(
+        text = document(
+            CARD,
             base=display_name(base.name),
             file=MAPS_FILE,
             strength=float(method.settings.strength),
@@ -190,34 +193,3 @@ def _check_perplexity(perplexities: tuple[float, float], rise: float | None) -> 
         f"the maps damaged the model: the perplexity of dialogue rose from {before:.3f} to {after:.3f}, and "
         f"max_perplexity_rise is {rise}. Give more rows (training.max_rows), or set a larger shrink.ridge.",
     )
-
-
-LOADER = """# Maps that shrink what depends on the person while a response begins
-
-Made by Evenhand with the method `shrink` for {base}. The weights of the model stay as they are: the maps cannot be
-merged into them, and need transformers.
-
-```python
-from safetensors.torch import load_file
-
-def shrink(model, file="{file}", strength={strength}):
-    maps, token = load_file(file), [0]
-    def count(module, inputs, options):  # a pass over several tokens reads a context; the token after it is the first
-        token[0] = 0 if options["input_ids"].shape[1] > 1 else token[0] + 1
-    def edit(number):
-        def hook(module, inputs, output):
-            x = (output[0] if isinstance(output, tuple) else output)[:, -1]
-            mean, matrix = (maps[f"{{number}}.{{name}}"].to(x) for name in ("mean", "map"))
-            if token[0] < len(mean):
-                x -= strength * (x - mean[token[0]]) @ matrix[token[0]]
-        return hook
-    model.register_forward_pre_hook(count, with_kwargs=True)
-    for number in {{int(name.split(".")[0]) for name in maps}}:
-        model.model.layers[number].register_forward_hook(edit(number))
-```
-
-Call `shrink(model)` once after loading, and generate with padding on the left. Another model type may have its layers
-elsewhere than in `model.model.layers`.
-
-{rows}
-"""

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenhand.evaluation.models.batches import longest_first, max_positions
-from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
-from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods
+from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods, encode_pairs
 from evenhand.evaluation.models.loading import DialogueModel
 
 
@@ -24,9 +23,7 @@ def two_part_log_likelihoods(
     `opener` predicts the first tokens, and `model` the others; both have the same tokenizer. All else is as of
     `response_log_likelihoods`.
     """
-    contexts = close_reasoning(contexts, model.reasoning)
-    heads = encode_contexts(model, contexts)
-    tails = encode_responses(model, contexts, responses, written, is_cut)
+    heads, tails = encode_pairs(model, contexts, responses, written, is_cut)
     lengths = [len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)]
     openings = [tail[:first_tokens] for tail in tails]
     rests = [tail[first_tokens:] for tail in tails]

@@ -5,14 +5,16 @@ import getpass
 import hashlib
 import json
 import platform
+import shlex
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, UndefinedError
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json, write_text
 from evenhand.evaluation.report.numbers import sanitize
+from evenhand.evaluation.report.words import agreeing, counted
 from evenhand.evaluation.runs.pages import claim_pages
 from evenhand.evaluation.runs.record import read_run
 from evenhand.evaluation.settings import checked
@@ -23,6 +25,7 @@ from evenhand.recipes.settings import GENERATION_BIAS, AuditSettings
 AUDIT, PAGE = "audit.json", "audit.html"
 SHARED = "every_eval_ever.json"
 LARGEST_RATIO = 100
+MAX_COMMAND = 100_000  # characters
 
 
 def audit(settings: AuditSettings) -> int:
@@ -69,9 +72,14 @@ def verify(path: Path, folder: Path) -> int:
     given = read_json(path, "verify")
     if not isinstance(given, dict) or given.get("schema") != SCHEMA:
         raise InputError("verify", f"{path} is no audit of the schema {SCHEMA}.")
-    for name in ("files", "criterion"):
+    for name in ("files", "criterion", "written"):
         if not isinstance(given.get(name), dict):
             raise InputError("verify", f"{path} has no {name!r}, or was changed there; ask for the audit again.")
+    try:
+        text = canonical(given)
+    except ValueError:
+        problem = f"{path} has NaN or an infinite number, which no audit has; ask for the audit again."
+        raise InputError("verify", problem) from None
     changed = changed_files(given, folder)
     if not changed:
         _, record = read_run(folder, "measure", "run")
@@ -82,18 +90,22 @@ def verify(path: Path, folder: Path) -> int:
     for name in changed:
         print(f"differs: {sanitize(name)}")
     page = path.with_name(PAGE)
-    if (
-        page.is_file()
-        and not changed
-        and page.read_text(encoding="utf-8") != audit_html(given, digest(canonical(given)))
-    ):
+    if page.is_file() and not changed and not _is_page_of(given, page.read_text(encoding="utf-8")):
         changed.append(PAGE)
         print(f"differs: {PAGE} is not the page of {path.name}")
-    if path.read_text(encoding="utf-8") != canonical(given):
+    if path.read_text(encoding="utf-8") != text:
         changed.append(path.name)
         print(f"differs: {path.name} is not in the form in which it was written")
-    print(f"{path}: {'does not match' if changed else 'matches'} {folder}; SHA-256 {digest(canonical(given))}")
+    print(f"{path}: {'does not match' if changed else 'matches'} {folder}; SHA-256 {digest(text)}")
     return 1 if changed else 0
+
+
+def _is_page_of(facts: dict[str, Any], page: str) -> bool:
+    """Return whether a page is that of an audit; facts that lack something have no page."""
+    try:
+        return page == audit_html(facts, digest(canonical(facts)))
+    except (UndefinedError, TypeError):
+        return False
 
 
 def changed_files(given: dict[str, Any], folder: Path) -> list[str]:
@@ -135,8 +147,10 @@ def audit_html(facts: dict[str, Any], sha256: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= {"counted": counted, "agreeing": agreeing}
     environment.filters["clean"] = lambda value: sanitize(str(value))
     environment.filters["scaled"] = lambda value, factor: "–" if value is None else f"{factor * value:.1f}"
+    environment.filters["typed"] = lambda words: sanitize(shlex.join(map(str, words)), MAX_COMMAND)
     environment.filters["share"] = lambda value: "–" if value is None else f"{100 * value:.1f}"
     environment.filters["ratio"] = _ratio_text
     return environment.get_template("audit_page.html.j2").render(

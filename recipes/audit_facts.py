@@ -3,7 +3,6 @@
 Everything is read from the files of a finished run. Nothing here is a sentence of a page, except names and reasons.
 """
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from pydantic import Field
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
+from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult, plain
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, load_family
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
@@ -124,17 +123,6 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
     return plain(facts)
 
 
-def plain(value: Any) -> Any:
-    """Return the value with null in place of NaN and infinity, and Python's own types of numbers."""
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def criterion_facts(
     folder: Path, record: FinishedRecord, criteria: Criteria | None, rates: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -177,10 +165,10 @@ def _checked_limits(folder: Path, criteria: Criteria) -> list[LimitResult]:
 def rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[LimitResult]:
     """Return whether the limits of differences and ratios of rates are met, from simultaneous intervals."""
     results = []
-    for outcome, limit in criteria.max_rate_difference.items():
+    for outcome, limit in sorted(criteria.max_rate_difference.items()):
         rows = _rows_of(rates, outcome, columns.DESCRIPTOR, "max_rate_difference")
         results.append(_rate_difference(outcome, limit, rows))
-    for outcome, limit in criteria.min_ratio.items():
+    for outcome, limit in sorted(criteria.min_ratio.items()):
         rows = _rows_of(rates, outcome, columns.AXIS, "min_ratio")
         results.append(_rate_ratio(outcome, limit, rows))
     return results
@@ -251,19 +239,20 @@ def outcome_rates(folder: Path, scores: list[BiasScore]) -> dict[str, dict[str, 
         outcome = name.partition(": ")[0]
         if outcome not in shares or values[name].isna().all():
             continue
-        of_outcome = table[name].to_numpy(dtype=np.float64)
         rates[outcome] = {}
         for cut in CUTS:
-            if cut in table and table[cut].nunique() > 1:
-                groups = table[cut].astype(str)
+            of_cut = table[table[cut].notna()] if cut in table else table.iloc[:0]  # people may have no bucket
+            of_outcome = of_cut[name].to_numpy(dtype=np.float64)
+            if not np.isnan(of_outcome).all() and of_cut[cut].nunique() > 1:
+                groups = of_cut[cut].astype(str)
                 if cut == columns.BUCKET:  # buckets of several axes may have the same name
-                    groups = table[columns.AXIS].astype(str) + ": " + groups
-                rows = group_rates(of_outcome, groups.to_numpy(), table[columns.TEMPLATE].to_numpy())
+                    groups = of_cut[columns.AXIS].astype(str) + ": " + groups
+                rows = group_rates(of_outcome, groups.to_numpy(), of_cut[columns.TEMPLATE].to_numpy())
                 silent = sorted(set(groups) - set(rows["group"]))
                 nothing = pd.DataFrame({"group": silent, "n": 0, "number": 0, "is_small": True})
                 ordered = [*rows.sort_values("rate", ascending=False).to_dict("records")]
                 ordered += nothing.reindex(columns=rows.columns).to_dict("records")
-                people = table[columns.DESCRIPTOR].astype(str).groupby(groups).unique()
+                people = of_cut[columns.DESCRIPTOR].astype(str).groupby(groups).unique()
                 rates[outcome][cut] = [plain(row | {"people": sorted(people[row["group"]])}) for row in ordered]
     return rates
 

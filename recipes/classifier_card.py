@@ -1,6 +1,7 @@
 """The card of a classifier of `train_classifier`: scores on test texts, use, and limits. All numbers are measured."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from huggingface_hub import ModelCardData
@@ -8,11 +9,13 @@ from huggingface_hub import ModelCardData
 from evenhand.evaluation.models.classifier_folders import MINILM
 from evenhand.evaluation.models.revisions import hub_repository
 from evenhand.evaluation.report.numbers import interval, number, sanitize
+from evenhand.evaluation.report.words import document
 from evenhand.evaluation.score import BiasScore, display_name, find_score
 from evenhand.mitigation.card import table
 from evenhand.recipes.mention_check import MentionCheck
 from evenhand.recipes.settings import TrainClassifierSettings
 
+CARD = Path(__file__).with_name("classifier_card.md.j2")
 OVERALL = {
     "accuracy": "accuracy",
     "macro_f1": "macro-F1",
@@ -42,15 +45,6 @@ def classifier_card(
     """
     overall = [score for score in scores if score.group.get("label") not in names]  # two labels have one ROC curve
     thresholds = scores[0].signature.get("threshold")  # one for all labels, or a list
-    if settings.label_separator is None:
-        meaning = "A text has one label; the probabilities of the labels sum to 1."
-    else:
-        threshold = "the number in the table" if isinstance(thresholds, list) else f"{settings.threshold:g}"
-        meaning = (
-            f"A text has every label with a probability of at least {threshold}. Accuracy is the share of texts whose "
-            "most probable label is one of the text's labels; the calibration error is of that label's probability "
-            "(Guo et al. 2017, equation 3)."
-        )
     repository = None
     if settings.model is not None:
         is_minilm = settings.model in [source.name for source in MINILM]
@@ -62,20 +56,22 @@ def classifier_card(
         base_model=repository,
     )
     listed = SETTINGS_ON_CARD if settings.model is None else ENCODER_SETTINGS_ON_CARD
-    return CARD.format(
+    return document(
+        CARD,
         metadata=metadata.to_yaml(),
         base="scratch" if settings.model is None else f"`{display_name(repository or settings.model)}`",
         settings=", ".join(f"{name} {getattr(settings, name)}" for name in listed),
         files=", ".join(f"{sanitize(getattr(settings, field).name)} (SHA-256 `{hashes[field]}`)" for field in hashes),
-        credit="Their licence still applies to them." if settings.credit is None else settings.credit,
+        credit=settings.credit,
         n=f"{scores[0].n:,}",
         overall="; ".join(f"{OVERALL[score.metric]}{_threshold(score)} {_text(score)}" for score in overall),
         labels=table(
             _label_rows(names, counts, scores, thresholds),
             ["label", "training texts", "test texts", *_label_metrics(scores, names)],
         ),
-        meaning=meaning,
-        use=WHOLE_MODEL if settings.model is None else ADAPTER,
+        is_multi_label=settings.label_separator is not None,
+        threshold="the number in the table" if isinstance(thresholds, list) else f"{settings.threshold:g}",
+        is_adapter=settings.model is not None,
         n_descriptors=f"{mentions.n_descriptors:,}",
         n_sentences=mentions.n_sentences,
         mentions=_mention_tables(mentions),
@@ -129,77 +125,3 @@ def _threshold(score: BiasScore) -> str:
 
 def _text(score: BiasScore) -> str:
     return f"{number(score.value, 3)} {interval(score.interval, 3)}".strip()
-
-
-CARD = """---
-{metadata}
----
-
-# A text classifier
-
-Trained by `evenhand train_classifier` from {base}: {settings}.
-
-Texts: {files}. {credit}
-
-## Scores on {n} test texts
-
-{overall}. Brackets contain 95 % intervals. No training text is a test text.
-
-{labels}
-
-{meaning}
-
-## Does it react to who is mentioned?
-
-{n_descriptors} descriptors of HolisticBias stand in {n_sentences} neutral sentences, such as “My neighbour is …”. The
-table compares how much the styles differ between descriptors and between test texts. Evenhand replaces descriptors in
-responses before it classifies them, so that this is the effect of a mention that it misses.
-
-{mentions}
-
-{use}
-
-## Limits
-
-- The labels reproduce the judgements and mistakes of the annotators. Classifiers often associate a dialect, or the
-  mention of a group, with a label: check the errors on texts by and about the groups that you study.
-- The scores hold for texts like the test texts, not for other texts such as the responses of a dialogue model.
-- Use the probabilities to compare texts or models, not to judge a single text or person.
-"""
-
-WHOLE_MODEL = """## How to use it
-
-Save the code as `label.py` and run `python label.py FOLDER "a text" "another"`, with this folder or its id on the hub.
-
-```python
-import sys
-
-from transformers import pipeline
-
-folder, *texts = sys.argv[1:]
-classify = pipeline("text-classification", folder, top_k=None)
-for text, labels in zip(texts, classify(texts, truncation=True)):
-    print(text, {label["label"]: round(label["score"], 3) for label in labels})
-```
-
-Evenhand accepts the folder as `--generation_bias.style_classifier` or `--offensive_classifier`."""
-
-ADAPTER = """## How to use it
-
-The folder has low-rank changes of the encoder's weights, and a head on the mean of its token vectors. `classifier.json`
-says where the encoder is, with its SHA-256. Save the code as `label.py` and run
-`python label.py FOLDER "a text" "another"`.
-
-```python
-import sys
-
-from evenhand.evaluation.models.classifier_kinds import load_style_classifier
-from evenhand.evaluation.models.styles import label_probabilities
-
-folder, *texts = sys.argv[1:]
-classifier = load_style_classifier(folder)
-for text, probabilities in zip(texts, label_probabilities(classifier, texts)):
-    print(text, {label: round(float(p), 3) for label, p in zip(classifier.labels, probabilities)})
-```
-
-Evenhand accepts the folder as `--generation_bias.style_classifier` or `--offensive_classifier`."""

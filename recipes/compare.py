@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +13,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import FACTS, Facts
+from evenhand.evaluation.facts import FACTS, Facts, write_facts
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun
@@ -28,18 +28,27 @@ from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.runs.record import FinishedRecord, read_run, run_sha256
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import SCORES, BiasScore, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.finished_runs import MODEL_CODE, check_same_precision, permitted_measurement, read_measurement
 from evenhand.recipes.label import LabelRecord
-from evenhand.recipes.measure import LINK, finish, write_responses
+from evenhand.recipes.measure import LINK, log_results, write_responses
 from evenhand.recipes.plan import narrower_text
 from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, CompareSettings, MeasureSettings, family_config
 
 log = logging.getLogger("evenhand")
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """A family's part of two measurements, and of their comparison."""
+
+    before: FamilyRun
+    after: FamilyRun
+    changes: FamilyRun
 
 
 def compare(settings: CompareSettings, *, show: bool = True) -> None:
@@ -51,14 +60,21 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
     Raises:
         InputError: the runs have no comparable family in common, or their settings or prompts differ.
     """
-    runs, records = _family_runs(settings)
-    with stage("compare", settings, _inputs(settings, list(runs), records)) as store:
-        changes = []
+    runs, records = _compared_runs(settings)
+    with stage("compare", settings, _inputs(settings, runs, records)) as store:
         if store is not None:
-            runs, _ = _family_runs(settings, Permissions(code=settings.trust_remote_code))
+            loadable, _ = _compared_runs(settings, Permissions(code=settings.trust_remote_code))
             _check_base(read_measurement(settings.after, "after")[0].model)
-            changes = [score for name, both in runs.items() for score in _differences(store, settings, name, both)]
-        finish("comparison", store, settings, changes, facts_of, report, show=show)
+            changes = []
+            for name, compared in loadable.items():
+                changes += _differences(store, name, compared, settings.labels)
+            write_scores(store.folder / SCORES, changes)
+            facts = facts_of(runs)
+            write_facts(store.folder / FACTS, facts)
+            files = report(settings, write=True, show=show)
+            log_results("comparison", store, changes, facts, files)
+        elif show:
+            report(settings, write=False, show=True)
     if show and GENERATION_BIAS in runs:
         decided = read_json(settings.output_dir / FACTS, "output_dir")["families"][GENERATION_BIAS]["decision"]
         if decided["advice"] == MEASURE_MORE:
@@ -76,29 +92,34 @@ def _check_base(model: ModelSettings) -> None:
         log.debug("compare: the base of %s cannot be checked", model.name, exc_info=True)
 
 
-def facts_of(settings: CompareSettings) -> dict[str, Facts]:
+def facts_of(runs: Mapping[str, ComparedRuns]) -> dict[str, Facts]:
     """Return what each family found in a finished comparison, by the family's name."""
     facts = {}
-    for name, both in _family_runs(settings)[0].items():
-        changes = FamilyRun(settings.output_dir, getattr(settings, name, None))
-        facts[name] = FAMILIES[name].comparison_facts(both["before"], both["after"], changes)
+    for name, compared in runs.items():
+        facts[name] = FAMILIES[name].comparison_facts(compared.before, compared.after, compared.changes)
     return facts
 
 
 def report(settings: CompareSettings, *, write: bool, show: bool) -> dict[Path, Page]:
     """Write and print the reports of a finished comparison, and write the page of responses; return them by path."""
-    runs, _ = _family_runs(settings)
-    if write and GENERATION_BIAS in runs:
-        names = (run.config.model.name for run in runs[GENERATION_BIAS].values())
-        write_responses(settings.output_dir, before_after(*names), settings.before, settings.after)
-    pages = {name: _page(settings, name, both) for name, both in runs.items()}
+    runs, _ = _compared_runs(settings)
+    pages = {}
+    for name, compared in runs.items():
+        pages[name] = FAMILIES[name].comparison_page(compared.before, compared.after, compared.changes)
+    if GENERATION_BIAS in runs:
+        compared = runs[GENERATION_BIAS]
+        page = _with_tuning(pages[GENERATION_BIAS], compared, settings.labels, settings.tuning)
+        pages[GENERATION_BIAS] = replace(page, notes=[*page.notes, *_tag_notes(compared, settings.after_without_tag)])
+        if write:
+            title = before_after(compared.before.config.model.name, compared.after.config.model.name)
+            write_responses(settings.output_dir, title, settings.before, settings.after)
     return present(settings.output_dir, pages, write=write, show=show)
 
 
-def _family_runs(
+def _compared_runs(
     settings: CompareSettings, permissions: Permissions | None = None
-) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, FinishedRecord]]:
-    """Return {family: {"before": run, "after": run}} for families of metrics of both runs, and both records.
+) -> tuple[dict[str, ComparedRuns], dict[str, FinishedRecord]]:
+    """Return the runs by each family of metrics that both have, by the family's name, and both records by side.
 
     With `permissions`, the model of `before` can be loaded; without, nothing that the records name can act.
     """
@@ -120,32 +141,37 @@ def _family_runs(
             f"the runs ({metrics[0]} and {metrics[1]}) have no comparable metrics in common; measure both with "
             f"one of {', '.join(comparable)}.",
         )
+    runs = {}
+    for name in names:
+        runs[name] = ComparedRuns(
+            before=FamilyRun(settings.before, family_config(sides["before"], name)),
+            after=FamilyRun(settings.after, family_config(sides["after"], name)),
+            changes=FamilyRun(settings.output_dir, getattr(settings, name, None)),
+        )
+    return runs, records
 
-    def family_run(name: str, side: str) -> FamilyRun:
-        return FamilyRun(getattr(settings, side), family_config(sides[side], name))
 
-    return {name: {side: family_run(name, side) for side in sides} for name in names}, records
-
-
-def _inputs(settings: CompareSettings, names: list[str], records: dict[str, FinishedRecord]) -> dict[str, Json]:
+def _inputs(
+    settings: CompareSettings, runs: Mapping[str, ComparedRuns], records: Mapping[str, FinishedRecord]
+) -> dict[str, Json]:
     """Return the fingerprints of the runs, of the other folders in the settings, and of the inputs of each family."""
     inputs: dict[str, Json] = {side: run_sha256(record) for side, record in records.items()}
     for name, command in (("labels", "label"), ("tuning", "tune"), ("after_without_tag", "measure")):
         if (folder := getattr(settings, name)) is not None:
             inputs[name] = run_sha256(read_run(folder, command, name)[1])
-    for name in names:
-        inputs |= FAMILIES[name].comparison_inputs(getattr(settings, name, None))
+    for name, compared in runs.items():
+        inputs |= FAMILIES[name].comparison_inputs(compared.changes.config)
     return inputs
 
 
-def _differences(store: Store, settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -> list[BiasScore]:
+def _differences(store: Store, name: str, compared: ComparedRuns, labels: Path | None) -> list[BiasScore]:
     """Return a family's differences between the runs `before` and `after`; of generation bias, write bias values."""
-    before = both["before"]
-    after = both["after"]
+    before = compared.before
+    after = compared.after
     if name == GENERATION_BIAS:  # bias values belong to the package `mitigation`, which `evaluation` may not import
         responses = [compared_responses(side) for side in on_common_prompts(before, after)[:2]]
-        store.table("bias_values", lambda: _bias_values(settings.labels, responses[0], responses[1]))
-    return FAMILIES[name].compare(store, before, after, getattr(settings, name, None))
+        store.table("bias_values", lambda: _bias_values(labels, responses[0], responses[1]))
+    return FAMILIES[name].compare(store, before, after, compared.changes.config)
 
 
 def _bias_values(labels: Path | None, before: Answers, after: Answers) -> pd.DataFrame:
@@ -168,35 +194,36 @@ def _bias_values(labels: Path | None, before: Answers, after: Answers) -> pd.Dat
     return mean_bias_values(before.table, before=along(before), after=along(after))
 
 
-def _page(settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -> Page:
-    """Return a family's page; of generation bias with the method, the control tag, the training and all responses."""
-    before = both["before"]
-    after = both["after"]
-    page = FAMILIES[name].comparison_page(before, after, FamilyRun(settings.output_dir, getattr(settings, name, None)))
-    if name != GENERATION_BIAS:
-        return page
+def _with_tuning(page: Page, compared: ComparedRuns, labels: Path | None, tuning: Path | None) -> Page:
+    """Return the page of generation bias with the method, the training, and links to the responses and both runs."""
+    after = compared.after
     model = after.config.model.name
     strength = after.config.model.adapter_strength
-    note = tag_note(model)
-    notes = list(page.notes)
-    if settings.after_without_tag is not None:
-        without_tag = FamilyRun(settings.after_without_tag)
-        note = tag_note(model, find_headline(without_tag.scores), find_headline(before.scores))
-    if note:
-        notes.append(note)
-    method = read_measurement(settings.after, "after")[0].method or tuning_method(model)
+    method = read_measurement(after.folder, "after")[0].method or tuning_method(model)
     parts = [page.subtitle, method]
     if strength is not None:
         parts.append(f"strength {strength:g}")
     *first_sections, samples = page.sections
-    sections = [training_section(settings.tuning)] if settings.tuning else []
-    folder = settings.output_dir.resolve()
-    folders = {side: os.path.relpath(getattr(settings, side).resolve(), folder) for side in ("before", "after")}
+    sections = [training_section(tuning)] if tuning else []
+    links = [LINK]
+    folder = compared.changes.folder.resolve()
+    for side, run in (("before", compared.before), ("after", after)):
+        links.append(Link(f"{side} alone", f"{os.path.relpath(run.folder.resolve(), folder)}/{REPORT}.html"))
     return replace(
         page,
         subtitle=", ".join(filter(None, parts)),
-        warnings=[*page.warnings, *tuned_on_warnings(after.folder, model, settings.labels, settings.tuning)],
-        notes=notes,
+        warnings=[*page.warnings, *tuned_on_warnings(after.folder, model, labels, tuning)],
         sections=[*first_sections, *sections, samples],
-        links=[LINK, *(Link(f"{side} alone", f"{folder}/{REPORT}.html") for side, folder in folders.items())],
+        links=links,
     )
+
+
+def _tag_notes(compared: ComparedRuns, without_tag: Path | None) -> list[str]:
+    """Return what the page says about the tuned model's control tag, if it has one; `without_tag` is a measurement."""
+    model = compared.after.config.model.name
+    if without_tag is None:
+        note = tag_note(model)
+    else:
+        untagged = find_headline(FamilyRun(without_tag).scores)
+        note = tag_note(model, untagged, find_headline(compared.before.scores))
+    return [note] if note else []

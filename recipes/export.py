@@ -32,6 +32,7 @@ from evenhand.evaluation.models.revisions import (
 )
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import decimals_for
+from evenhand.evaluation.report.words import document
 from evenhand.evaluation.runs.record import FINISHED, read_run, run_sha256, run_state
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import (
@@ -61,6 +62,7 @@ log = logging.getLogger("evenhand")
 MODEL = "model"
 COMPARISON = "compare"
 CARD = "README.md"
+RESULTS = Path(__file__).with_name("export.md.j2")
 # The metrics of the table of scores before and after tuning.
 METRICS = (
     ("fgb", Form.POOLED_CORRECTED),
@@ -83,31 +85,6 @@ TAG_THE_PROMPT = """{{% set tagged = namespace(messages=[]) %}}\
 {{% set tagged.messages = tagged.messages + [message] %}}\
 {{% endfor %}}\
 {{% set messages = tagged.messages %}}
-"""
-RESULTS = """
-## Before and after
-
-Bias is the dependence of the style of responses on the descriptor in the prompt; ideal 0. Brackets contain 95 %
-intervals.
-
-{scores}
-
-{costs}
-{further_methods}
-Compare these scores only with scores of the same signature: `{signature}`
-"""
-FURTHER_METHODS = """
-**The scores after tuning are of this model used with {methods}**, which is no part of the model: without it, the model
-may be more biased.
-"""
-OPENING_ONLY = """
-**Switch the adapter on for the first {first_tokens} tokens of a response only**: generate these with it, and let the
-base without it continue the text. With the adapter on throughout, answers lose what they say to the person.
-"""
-NOT_COMPARED = """
-## Before and after
-
-The model was exported without a comparison with its base: its remaining bias and its costs are unknown.
 """
 
 
@@ -135,7 +112,7 @@ def export(settings: ExportSettings) -> None:
             further: dict[str, object] = {}
             if reads_labels(facts["method"], facts["settings"]):
                 further |= read_threshold(Path(config["labels"]))
-            results = NOT_COMPARED
+            results = document(RESULTS, scores=None)
             change = None
             if comparison is not None:
                 after, _ = read_measurement(Path(compared["after"]), "comparison")
@@ -219,8 +196,7 @@ def _write_with_card(
         return
     tuned, base = _write(settings, measured, folder)
     facts = json.loads((adapter / TUNING_FILE).read_text(encoding="utf-8"))
-    if not method_class(facts["method"]).changes_weights:
-        results = OPENING_ONLY.format(first_tokens=facts["settings"]["first_tokens"]) + results
+    acts_on_all = method_class(facts["method"]).changes_weights
     card = model_card(
         facts,
         further,
@@ -231,6 +207,7 @@ def _write_with_card(
         is_exported=True,
         results=results,
         change=change,
+        first_tokens=None if acts_on_all else facts["settings"]["first_tokens"],
     )
     write_text(folder / CARD, card)
 
@@ -321,7 +298,7 @@ def comparison_section(
     """
     headline = find_headline(after)
     if headline is None:
-        return NOT_COMPARED
+        return document(RESULTS, scores=None)
     before = comparable_levels(before, changes, "before")
     after = comparable_levels(after, changes, "after")
     row = change_columns(before, after, changes)
@@ -340,19 +317,13 @@ def comparison_section(
             prefix = "bias removed, " if metric in REDUCTION_METRICS else ""
             interval = None if math.isnan(bounds[0]) else bounds
             costs[f"{prefix}{metric.label}, {metric.unit}"] = _text(metric, row[metric.name], interval)
-    return RESULTS.format(
+    return document(
+        RESULTS,
         scores=table(scores, ["", "before", "after"]),
         costs=table(costs, ["after tuning", "change [95 % interval]"]),
         signature=signature_line(headline),
-        further_methods=_further_methods(method),
+        methods=[part for part in method.split(JOIN) if part and load_method(part).training_part is None],
     )
-
-
-def _further_methods(method: str) -> str:
-    """Return the warning that scores are of a model used with methods that train nothing; "" without such methods."""
-    parts = method.split(JOIN) if method else []
-    further = [part for part in parts if load_method(part).training_part is None]
-    return FURTHER_METHODS.format(methods=" and ".join(f"`{part}`" for part in further)) if further else ""
 
 
 def _text(metric: Format, value: float, interval: tuple[float, float] | None) -> str:

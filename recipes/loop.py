@@ -27,7 +27,7 @@ from evenhand.recipes.automatic import measurement_of
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import family_configs, measure, read_inputs
-from evenhand.recipes.point import Point, StageSettings, plan_points
+from evenhand.recipes.point import Point, plan_points
 from evenhand.recipes.ray_tasks import run_on_ray
 from evenhand.recipes.remaining import remaining_text
 from evenhand.recipes.settings import (
@@ -170,20 +170,21 @@ class Stages:
         self.errors: dict[Path, InputError | None] = {}
 
     def measure(self, settings: MeasureSettings, *, for_comparisons: bool = False) -> None:
-        self._run("measure", settings, lambda: measure(settings, show=False, for_comparisons=for_comparisons))
+        self._run(
+            "measure", settings.output_dir, lambda: measure(settings, show=False, for_comparisons=for_comparisons)
+        )
 
     def label(self, settings: LabelSettings) -> None:
-        self._run("label", settings, lambda: processes.on_rank_zero(lambda: label(settings)))
+        self._run("label", settings.output_dir, lambda: processes.on_rank_zero(lambda: label(settings)))
 
     def tune(self, settings: TuneSettings) -> None:
-        self._run("tune", settings, lambda: tune(settings))
+        self._run("tune", settings.output_dir, lambda: tune(settings))
 
     def compare(self, settings: CompareSettings) -> None:
-        self._run("compare", settings, lambda: processes.on_rank_zero(lambda: compare(settings, show=False)))
+        self._run("compare", settings.output_dir, lambda: processes.on_rank_zero(lambda: compare(settings, show=False)))
 
-    def _run(self, command: str, settings: StageSettings, run: Callable[[], object]) -> None:
+    def _run(self, command: str, folder: Path, run: Callable[[], object]) -> None:
         """Run a stage, or raise the error that it ended with before."""
-        folder = settings.output_dir
         if folder not in self.errors:
             log.info("stage %d of %d: %s → %s", len(self.errors) + 1, self.n, command, folder)
             self.errors[folder] = None

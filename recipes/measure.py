@@ -3,7 +3,7 @@
 import logging
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -48,7 +48,6 @@ from evenhand.recipes.plan import narrower_text
 from evenhand.recipes.settings import (
     FAMILIES,
     GENERATION_BIAS,
-    CompareSettings,
     MeasureSettings,
     family_config,
     groups_of,
@@ -130,7 +129,7 @@ def measure(
                 collected = FAMILIES[name].collect(family_store, config)
                 with family_store.step("scores"):
                     scores += processes.on_rank_zero(partial(FAMILIES[name].score, family_store, config, collected))
-        processes.on_rank_zero(lambda: finish("measurement", store, settings, scores, facts_of, report, show=show))
+        processes.on_rank_zero(lambda: _finish(store, settings, scores, show=show))
     _check_read(settings.output_dir)
     if show and GENERATION_BIAS in configs and processes.is_rank_zero():
         with suppress(InputError):  # a run without an interval can plan nothing
@@ -197,10 +196,10 @@ def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Map
     n_missing = sum(prompt not in known for prompt in asked_prompts(config)[columns.PROMPT_ID])
     if n_missing:
         stop = read_finished_stop(folder)
-        fix = "measure the baseline with the same prompts and seed."
+        problem = f"{folder} lacks {n_missing:,} of the prompts"
         if stop is not None and stop.is_early:
-            fix = words(Finding("prompts_not_asked", stop.extent))
-        raise InputError(field, f"{folder} lacks {n_missing:,} of the prompts; {fix}")
+            raise InputError(field, f"{problem}; {words(Finding('prompts_not_asked', stop.extent))}")
+        raise InputError(field, f"{problem}; measure the baseline with the same prompts and seed.")
 
 
 def family_configs(
@@ -250,29 +249,27 @@ def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: 
     return f", there with --responses {responses} to score its responses again"
 
 
-def finish(
-    name: str,
-    store: Store | None,
-    settings: MeasureSettings | CompareSettings,
-    scores: Sequence[BiasScore],
-    find_facts: Callable[..., dict[str, Facts]],
-    report: Callable[..., dict[Path, Page]],
-    *,
-    show: bool,
-) -> None:
+def _finish(store: Store | None, settings: MeasureSettings, scores: Sequence[BiasScore], *, show: bool) -> None:
     """Write a run's scores, facts and report, and print the report if `show`; of a finished run, `store` is None."""
     if store is not None:
-        store.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(store.folder.glob("*.parquet")))
         write_scores(store.folder / SCORES, scores)
-        facts = find_facts(settings)
+        facts = facts_of(settings)
         write_facts(store.folder / FACTS, facts)
         files = report(settings, write=True, show=show)
-        store.tracker.log_scores(scores)
-        store.tracker.log_facts(facts)
-        store.tracker.log_report(files)
-        store.tracker.log_artifact(name, "report", store.folder / SCORES, *files)
+        log_results("measurement", store, scores, facts, files)
     elif show:
         report(settings, write=False, show=True)
+
+
+def log_results(
+    name: str, store: Store, scores: Sequence[BiasScore], facts: Mapping[str, Facts], files: Mapping[Path, Page]
+) -> None:
+    """Log what a run found, its tables and its pages to the run's tracker; `name` is of the artifact."""
+    store.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(store.folder.glob("*.parquet")))
+    store.tracker.log_scores(scores)
+    store.tracker.log_facts(facts)
+    store.tracker.log_report(files)
+    store.tracker.log_artifact(name, "report", store.folder / SCORES, *files)
 
 
 def facts_of(settings: MeasureSettings) -> dict[str, Facts]:

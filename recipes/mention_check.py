@@ -28,7 +28,7 @@ class MentionCheck:
     """Spreads of style vectors: their total variance, Σ_s Var(p_s), in [0, 1].
 
     Attributes:
-        n_descriptors, n_sentences, n_texts: how many descriptors, neutral sentences and test texts there are.
+        n_descriptors, n_sentences: how many descriptors and neutral sentences there are.
         descriptor_spread: the variance over descriptors in the same sentence, a mean over sentences.
         text_spread: the variance over test texts.
         strongest: the descriptors that move the styles furthest, and the style that each raises most with the rise of
@@ -37,7 +37,6 @@ class MentionCheck:
 
     n_descriptors: int
     n_sentences: int
-    n_texts: int
     descriptor_spread: float
     text_spread: float
     strongest: tuple[tuple[str, str, float], ...]
@@ -63,7 +62,6 @@ def check_mentions(classifier: Classifier, test_probabilities: np.ndarray) -> Me
     return MentionCheck(
         n_descriptors=len(phrases),
         n_sentences=len(SENTENCES),
-        n_texts=len(test_vectors),
         descriptor_spread=float(vectors.var(axis=1).sum(axis=-1).mean()),
         text_spread=float(test_vectors.var(axis=0).sum()),
         strongest=tuple(

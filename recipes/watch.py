@@ -4,20 +4,23 @@ Each call reads the lines that the log has gained, and goes on from the state in
 `statistics.betting` has the test, which may be looked at after each answer.
 """
 
+import codecs
 import datetime
 import hashlib
 import json
 import logging
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter, ValidationError
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.data.readers.cells import is_blank
 from evenhand.evaluation.data.readers.chats import value_at
 from evenhand.evaluation.data.readers.response_files import UNSPECIFIED, read_responses
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
@@ -28,7 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import Context, ValueK
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
-from evenhand.evaluation.report.words import sentence
+from evenhand.evaluation.report.words import listed, sentence
 from evenhand.evaluation.runs.lock import run_lock
 from evenhand.evaluation.runs.pages import claim_pages
 from evenhand.evaluation.statistics.betting import BETS, HIGHER, Blocks, evidence, log_factors, rejected
@@ -45,7 +48,6 @@ YES_OR_NO = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.
 ALWAYS_GIVEN = (columns.TEXT, columns.RESPONSE, columns.TEMPLATE, columns.AXIS)
 MAX_NO_ANSWERS = 100  # of the new lines: of more, a setting or the log is wrong
 DIRECTIONS = ("more often", "less often")  # by `betting.HIGHER`, `betting.LOWER`
-LIMITS = ("limit_of_harm", "limit_of_strata", "limit_of_size")  # kinds of sentences in WORDS
 WORDS = Path(__file__).with_name("watch.j2")
 
 
@@ -59,6 +61,7 @@ class State:
         answers, blocks: the number of answers read, and of blocks that were complete.
         without_person, unreadable: the number of answers that nobody is known to have got, and of lines that are no
             JSON object or no answer; they are in no other number.
+        unclear: the number of values of outcomes that are neither yes nor no; they count as no value.
         people: everybody, in the order in which they were first seen.
         counts: per person and outcome, the number of answers that have a value, and the sum of the values.
         log_wealth: (people, outcomes, directions, bets).
@@ -73,6 +76,7 @@ class State:
     blocks: int = 0
     without_person: int = 0
     unreadable: int = 0
+    unclear: int = 0
     people: list[str] = field(default_factory=list)
     counts: list[list[list[float]]] = field(default_factory=list)
     log_wealth: list[Any] = field(default_factory=list)
@@ -94,12 +98,13 @@ def watch(settings: WatchSettings) -> int:
     claim_pages(settings.output_dir, "watch")
     with run_lock(settings.output_dir):
         state = read_state(settings)
+        days = read_days(settings.output_dir)
         earlier = len(state.named)
         rows = read_new_rows(settings, state)
         if rows is not None:
             follow(state, rows, settings)
         write_json(settings.output_dir / STATE, asdict(state))
-        write_day(settings.output_dir, state)
+        write_days(settings.output_dir, days, state)
         page = watch_page(state)
         write_text(settings.output_dir / REPORT, page_html(page))
     new = state.named[earlier:]
@@ -127,10 +132,11 @@ def read_state(settings: WatchSettings) -> State:
     path = settings.output_dir / STATE
     if not path.exists():
         return State(settings=fixed)
-    content = read_json(path, "output_dir")
-    if not isinstance(content, dict) or content.keys() != {each.name for each in fields(State)}:
-        raise InputError("output_dir", f"{path} is no state of this version of Evenhand; give another --output_dir.")
-    state = State(**content)
+    try:
+        state = TypeAdapter(State).validate_python(read_json(path, "output_dir"), extra="forbid")
+    except ValidationError:
+        problem = f"{path} is no state of this version of Evenhand, or damaged; give another --output_dir."
+        raise InputError("output_dir", problem) from None
     changed = [name for name, value in fixed.items() if state.settings.get(name) != value]
     if changed:
         raise InputError(
@@ -160,16 +166,21 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
         file.seek(state.offset)
         added = file.read()
         complete = added[: added.rfind(b"\n") + 1]  # the last line may still be being written
+        lines = complete.split(b"\n")
+        if state.offset == 0:
+            lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
         state.offset += len(complete)
         file.seek(0)
         state.head = hashlib.sha256(file.read(min(state.offset, HEAD_BYTES))).hexdigest()
-    lines = [line for line in complete.split(b"\n") if line.strip()]
+    lines = [line for line in lines if line.strip()]
     readable = [line for line in lines if is_object(line)]
     if lines and not readable and not state.answers:
         raise InputError("logs", f"no line of {settings.logs} is a JSON object in UTF-8; give a log of JSON lines.")
     if not readable:
         state.unreadable += len(lines)
         return None
+    if state.answers:  # a column that no new line has is no wrong name
+        settings = settings.replaced(columns=columns_in(readable, settings))
     try:
         answers = readable
         rows = read_lines(readable, settings)
@@ -242,35 +253,41 @@ def is_object(line: bytes) -> bool:
         return False
 
 
-def outcome_values(rows: pd.DataFrame, outcome: str, *, was_read: bool = False) -> np.ndarray:
-    """Return the values of a measure that is a share, or of a yes-or-no column, (n,) in [0, 1]; NaN: there is none.
+def outcome_values(rows: pd.DataFrame, outcome: str, *, was_read: bool = False) -> tuple[np.ndarray, int]:
+    """Return the values of a measure that is a share, or of a yes-or-no column, and how many of these are unclear.
 
-    `was_read` is whether earlier lines of the log had the outcome: a column that all new lines lack has no value then.
+    The values are (n,) in [0, 1]; NaN: there is none, or it is neither yes nor no, which is unclear. `was_read` is
+    whether earlier lines of the log had the outcome: a column that all new lines lack has no value then.
 
     Raises:
-        InputError: there is no such measure or column, or a value of the column is neither yes nor no.
+        InputError: there is no such measure or column, or at the first call no value of the column is yes or no.
     """
     names = [measure.name for measure in all_measures() if measure.kind == ValueKind.SHARE and not measure.table]
     if outcome in names:
-        return measured_values(outcome, rows, Context()).numbers[:, 0]
+        return measured_values(outcome, rows, Context()).numbers[:, 0], 0
     if outcome not in rows and was_read:
-        return np.full(len(rows), np.nan)
+        return np.full(len(rows), np.nan), 0
     if outcome not in rows:
         raise unknown_name("outcomes", outcome, [*names, *map(str, rows.columns)])
-    values = []
-    for value in rows[outcome]:
-        is_missing = value is None or value != value or value == ""
-        known = np.nan if is_missing else YES_OR_NO.get(str(value).strip().lower().removesuffix(".0"))
-        if known is None:
-            raise InputError("outcomes", f"column {outcome!r} has {format_value(value)}; write true, false or null.")
-        values.append(known)
-    return np.array(values, dtype=float)
+    values = np.full(len(rows), np.nan)
+    unclear = []
+    for row, value in enumerate(rows[outcome]):
+        known = YES_OR_NO.get(str(value).strip().lower().removesuffix(".0"))
+        if known is not None:
+            values[row] = known
+        elif not is_blank(value):
+            unclear.append(value)
+    if unclear and not was_read and np.isnan(values).all():
+        raise InputError("outcomes", f"column {outcome!r} has {format_value(unclear[0])}; write true, false or null.")
+    return values, len(unclear)
 
 
 def follow(state: State, rows: pd.DataFrame, settings: WatchSettings) -> None:
     """Bet with each block that the rows complete, and record who is named."""
     was_read = state.answers > 0
-    values = np.column_stack([outcome_values(rows, outcome, was_read=was_read) for outcome in settings.outcomes])
+    found_values = [outcome_values(rows, outcome, was_read=was_read) for outcome in settings.outcomes]
+    values = np.column_stack([each for each, _ in found_values])
+    state.unclear += sum(n_unclear for _, n_unclear in found_values)
     n_outcomes = len(settings.outcomes)
     position = {person: row for row, person in enumerate(state.people)}
     wealth = [np.array(person) for person in state.log_wealth]
@@ -323,14 +340,24 @@ def follow(state: State, rows: pd.DataFrame, settings: WatchSettings) -> None:
     state.open_blocks = blocks.open
 
 
-def write_day(folder: Path, state: State) -> None:
-    """Write the line of today, which replaces an earlier one of today, to the file with a line a day."""
+def read_days(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of the file with a line a day; InputError if one is damaged."""
     path = folder / DAYS
-    days = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    days = []
+    for row, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.exists() else [], start=1):
+        try:
+            days.append({"date": None, **json.loads(line)})
+        except (ValueError, TypeError):
+            raise InputError("output_dir", f"{path}, line {row} is damaged; remove it.") from None
+    return days
+
+
+def write_days(folder: Path, days: Sequence[Mapping[str, Any]], state: State) -> None:
+    """Write the file with a line a day, with the line of today, which replaces an earlier one of today."""
     today = datetime.datetime.now().astimezone().date().isoformat()
     line = {"date": today, "answers": state.answers, "people": len(state.people), "named": len(state.named)}
     kept = [day for day in days if day["date"] != today]
-    write_text(path, "".join(json.dumps(day) + "\n" for day in [*kept, line]))
+    write_text(folder / DAYS, "".join(json.dumps(day) + "\n" for day in [*kept, line]))
 
 
 def counts_of(state: State) -> dict[str, int]:
@@ -341,7 +368,7 @@ def counts_of(state: State) -> dict[str, int]:
 
 def left_out_lines(state: State) -> list[str]:
     """Return a sentence for each kind of lines that are in no number, if there are some."""
-    counts = {"without_person": state.without_person, "unreadable": state.unreadable}
+    counts = {"without_person": state.without_person, "unreadable": state.unreadable, "unclear": state.unclear}
     return [words(kind, n=n) for kind, n in counts.items() if n]
 
 
@@ -383,6 +410,6 @@ def watch_page(state: State) -> Page:
             Section("Named", [f"{words('named', **entry)}." for entry in state.named], first_screen=True),
             Section("Everybody", tables=tables),
         ],
-        limits=list(map(words, LIMITS)),
+        limits=listed("limits", WORDS),
         notes=[words("about_evidence"), words("blocks", n=state.blocks)],
     )

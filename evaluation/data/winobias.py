@@ -10,11 +10,12 @@ tests which pronoun is likelier, not which occupation it is taken for.
 import re
 from pathlib import Path
 
+from evenhand.evaluation.data.readers.table_files import decode_text
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import files_sha256, sha256_of
 
 NAME = re.compile(r"pro_stereotyped_(type[12])\.txt\.(dev|test)")
-LINE = re.compile(r"\d+ (?P<sentence>.*\[.+\].*\[(?P<pronoun>\w+)\].*)")
+LINE = re.compile(r"(?P<number>\d+) (?P<sentence>.*\[.+\].*\[(?P<pronoun>\w+)\].*)")
 PRO, ANTI = "pro", "anti"
 
 
@@ -53,7 +54,10 @@ def winobias_rows(path: Path) -> list[dict[str, str]] | None:
         others = _sentences(anti)
         if len(stereotyped) != len(others):
             raise InputError("sentence_pairs.pairs", f"{pro} and {anti} have different numbers of lines.")
-        for number, (more, less) in enumerate(zip(stereotyped, others, strict=True), start=1):
+        by_number = dict(others)
+        if len(by_number) == len(others) and by_number.keys() == dict(stereotyped).keys():  # perhaps in another order
+            others = [(number, by_number[number]) for number, _ in stereotyped]
+        for number, ((_, more), (_, less)) in enumerate(zip(stereotyped, others, strict=True), start=1):
             pair_id = f"{kind}.{split}.{number}"
             rows.append({"pair_id": pair_id, "bias_type": kind, "direction": split, "more": more, "less": less})
     return rows
@@ -63,14 +67,22 @@ def _anti(pro: Path) -> Path:
     return pro.with_name(pro.name.replace(PRO, ANTI, 1))
 
 
-def _sentences(path: Path) -> list[str]:
-    """Return the sentences of a file without numbers and brackets."""
+def _sentences(path: Path) -> list[tuple[str, str]]:
+    """Return the number and the sentence, without brackets, of each line that is not blank."""
     sentences = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(_text(path).splitlines(), start=1):
         found = LINE.fullmatch(line.strip())
-        if found is None:
+        if found is None and line.strip():
             raise InputError(
                 "sentence_pairs.pairs", f"{path}, line {number}: {format_value(line)} is no sentence of WinoBias."
             )
-        sentences.append(found["sentence"].replace("[", "").replace("]", ""))
+        if found is not None:
+            sentences.append((found["number"], found["sentence"].replace("[", "").replace("]", "")))
     return sentences
+
+
+def _text(path: Path) -> str:
+    try:
+        return decode_text(path)
+    except (OSError, ValueError) as error:
+        raise InputError("sentence_pairs.pairs", f"{path} cannot be read ({error}); save it as UTF-8.") from None

@@ -25,7 +25,7 @@ from evenhand.evaluation.report.score_sections import (
     score_marks,
     score_sections,
 )
-from evenhand.evaluation.report.words import sentence
+from evenhand.evaluation.report.words import listed, sentence
 from evenhand.evaluation.score import (
     SCORES,
     BiasScore,
@@ -187,10 +187,10 @@ class Family(ABC):
         USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt`.
         READS_RESPONSES: whether the family samples responses, so that it can score a file of responses; it then has
             `write_prompts(path, config)`, which writes the prompts and returns their number.
-        TITLE, NOTES, LIMITS: texts of the report: the title, sentences on how to read the numbers, and sentences on
-            what they do not show.
+        TITLE: the title of the report.
         WORDS: the files of the family's sentences, in the folder of its module: a Jinja macro for each kind of finding,
-            which takes the finding's values; the kinds that families share are in report/words.j2.
+            which takes the finding's values; the kinds that families share are in report/words.j2. They may set two
+            lists: `notes`, how to read the numbers, and `limits`, what these do not show.
         compare: optional; `compare(store, before, after, settings)` returns the differences of the scores, after minus
             before, of two runs (`FamilyRun`) over the same rows.
     """
@@ -205,8 +205,6 @@ class Family(ABC):
     USES_SYSTEM_PROMPT: ClassVar[bool] = False
     READS_RESPONSES: ClassVar[bool] = False
     TITLE: ClassVar[str] = "Scores"
-    NOTES: ClassVar[Sequence[str]] = ()
-    LIMITS: ClassVar[Sequence[str]] = ()
     WORDS: ClassVar[Sequence[str]] = ()
     compare: Callable[..., list[BiasScore]] | None = None
 
@@ -275,18 +273,6 @@ class Family(ABC):
         """Return the files of the family's sentences."""
         return [Path(inspect.getfile(cls)).with_name(name) for name in cls.WORDS]
 
-    def verdict(self, run: FamilyRun) -> str:
-        """Return the first sentence of the report on one model."""
-        return self.sentence(self.find_verdict(run))
-
-    def warnings(self, run: FamilyRun) -> list[str]:
-        """Return warnings to the readers of the report."""
-        return [self.sentence(finding) for finding in self.find_cautions(run)]
-
-    def left_out(self, run: FamilyRun) -> list[str]:
-        """Return sentences on what the scores leave out."""
-        return [self.sentence(finding) for finding in self.find_left_out(run)]
-
     def sections(self, run: FamilyRun) -> list[Section]:
         """Return the sections of the report: tables of the scores, as dots and intervals."""
         return score_sections(run.scores, label=self.label)
@@ -298,18 +284,19 @@ class Family(ABC):
     def page(self, run: FamilyRun) -> Page:
         """Return the report on one model."""
         run = self._with_family_scores(run)
-        score = self.headline(run.scores)
+        facts = self.facts(run)
+        score = facts.headline
         return Page(
             title=self.TITLE,
             subtitle=self.subtitle(run),
             headline_value=format_of(score).full_text(score.value) if score else "–",
             headline_caption=self._caption(score) if score else "",
-            verdict=self.verdict(run),
-            warnings=self.warnings(run),
-            notes=self.NOTES,
+            verdict=self.sentence(facts.verdict),
+            warnings=[self.sentence(finding) for finding in facts.cautions],
+            notes=listed("notes", *self.templates()),
             sections=self.sections(run),
             glossary=glossary(map(format_of, run.scores)),
-            limits=self.LIMITS,
+            limits=listed("limits", *self.templates()),
             signature=score.signature if score else {},
             signature_lines=[signature_line(score)] if score else [],
         )
@@ -410,10 +397,10 @@ class Family(ABC):
             verdict=self.sentence(facts.verdict),
             warnings=[self._warning(finding) for finding in facts.cautions],
             explanations=[self.sentence(finding) for finding in facts.left_out],
-            notes=self.NOTES,
+            notes=listed("notes", *self.templates()),
             sections=change_sections((before.scores, after.scores, changes.scores), label=self.label),
             glossary=glossary(map(format_of, before.scores)),
-            limits=self.LIMITS,
+            limits=listed("limits", *self.templates()),
             signature=change.signature,
             signature_lines=[signature_line(self._headline_of(run)) for run in (before, after)],
             sides=("before", "after"),

@@ -78,9 +78,11 @@ def read_questions(settings: Settings) -> pd.DataFrame:
     table = pd.DataFrame({name: columns[name] for name in names})
     are_texts = table[["goal", *CHOICES]].map(lambda value: isinstance(value, str) and value.strip() != "")
     if not are_texts.all(axis=None) or not table["label"].isin((0, 1)).all():
-        problem = f"{settings.questions}: give the texts goal, sol1 and sol2, and a label 0 or 1."
-        raise InputError("answer_accuracy.questions", problem)
-    table = table.drop_duplicates("goal", ignore_index=True)
+        raise InputError(
+            "answer_accuracy.questions",
+            f"{settings.questions}: give the texts goal, sol1 and sol2, and a label 0 or 1.",
+        )
+    table = table.drop_duplicates(["goal", *CHOICES], ignore_index=True)  # a question may have other choices again
     n = min(settings.n_questions, len(table))
     return table.iloc[np.linspace(0, len(table) - 1, n).round().astype(int)].reset_index(drop=True)
 
@@ -104,11 +106,6 @@ class AnswerAccuracy(Family):
     )
     TITLE = "Accuracy by who asks"
     WORDS = ("answer_accuracy.j2",)
-    NOTES = (
-        "Guessing is right 50 times in 100. Whether the accuracy depends on the person is decided by p.",
-        "Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed; "
-        f"{EFFECTS}.parquet has all.",
-    )
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the model, the taxonomy and the questions."""
@@ -140,10 +137,13 @@ class AnswerAccuracy(Family):
         model = config.open_model()
         if not model.is_chat:
             raise InputError("answer_accuracy", f"{model.name} is no chat model; give one with a chat template.")
-        asked = service_prompts(load_taxonomy(settings.dataset), settings.cues, questions["goal"].tolist())
+        asked = service_prompts(load_taxonomy(settings.dataset), settings.cues, questions["goal"].unique().tolist())
         asked = select_prompts(asked, **settings.active_filters())
         asked = sample_cells(asked, settings.answers_per_cell, config.seed, descriptors=settings.descriptors)
-        table = asked.merge(questions, left_on=asked[columns.TEMPLATE].str.partition(": ")[2], right_on="goal")
+        numbered = questions.assign(number=questions.groupby("goal").cumcount() + 1)
+        table = asked.merge(numbered, left_on=asked[columns.TEMPLATE].str.partition(": ")[2], right_on="goal")
+        others = table[columns.TEMPLATE] + " (" + table["number"].astype(str) + ")"  # the same question, other choices
+        table[columns.TEMPLATE] = table[columns.TEMPLATE].where(table.pop("number") == 1, others)
         pairs = pd.concat([table[[columns.TEXT, columns.PERSONA]]] * len(CHOICES), ignore_index=True)
         pairs[columns.RESPONSE] = [choice for column in CHOICES for choice in table[column]]
         scores = store.rows("likelihoods", pairs, model.log_likelihood, unit="likelihoods")[columns.LOG_LIKELIHOOD]

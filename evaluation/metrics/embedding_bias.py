@@ -94,17 +94,6 @@ class EmbeddingBias(Family):
     )
     TITLE = "Embeddings and gender"
     WORDS = ("embedding_bias.j2",)
-    NOTES = (
-        "Brackets hold the 95 % interval of the paired t-test, over other sentences of the same kind.",
-        "An English sentence with a gender is nearer to the translation of its own gender. That agreement is not bias.",
-    )
-    LIMITS = (
-        "An encoder that was trained on English only measures how much a translation looks like English, not what it "
-        "means.",
-        "A nearer embedding does no harm by itself. It matters if translations are searched or compared by embeddings.",
-        "Translations are masculine or feminine. Other genders are not measured. Do not compare cosines between "
-        "encoders or between languages.",
-    )
 
     def loads_model(self, config: FamilyConfig) -> bool:
         return config.settings.vectors is None
@@ -194,18 +183,13 @@ class EmbeddingBias(Family):
 
     def sections(self, run: FamilyRun) -> list[Section]:
         """Return tables of the scores, and the distributions of the cosines (Costa-jussà et al. 2023, Figure 8)."""
-        from evenhand.evaluation.report.figures import BOX_NOTE, box_figure, svg
+        from evenhand.evaluation.report.figures import box_figure, svg
 
         values = {}
         for (lang, gender), cosines in run.table("cosines").groupby([LANG, GENDER])[COSINE]:
             values[f"{language_name(str(lang))}, {gender}"] = cosines.dropna().to_numpy()
-        chart = [
-            Figure(
-                "",
-                svg(box_figure("Cosine of English sentences with their translations", values)),
-                f"{BOX_NOTE} Costa-jussà et al. 2023, Figure 8, has histograms in place of boxes.",
-            )
-        ]
+        about = self.sentence(Finding("about_similarity", {"boxes": Finding("about_boxes")}))
+        chart = [Figure("", svg(box_figure("Cosine of English sentences with their translations", values)), about)]
         return [*super().sections(run), Section("Similarity of translations", figures=chart if values else [])]
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from evenhand.evaluation.report.score_sections import (
     number_cell,
     score_sections,
 )
+from evenhand.evaluation.report.words import note
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Direction, Kind, Signature, find_score, shown_direction
@@ -40,6 +42,7 @@ from evenhand.evaluation.settings import Access, StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_score
 from evenhand.evaluation.tables import table_rows
 
+WORDS = Path(__file__).with_name("offensiveness.j2")
 THRESHOLD = 0.5  # Smith et al. 2022, B.2
 NO_TEXT = "no response to classify: all are empty"
 EFFECT = "descriptor_effect"
@@ -90,15 +93,6 @@ class Offensiveness(Family):
     )
     TITLE = "Offensiveness by descriptor"
     WORDS = ("offensiveness.j2",)
-    NOTES = ("Intervals of descriptors are over templates. Part of the distance of the extremes from 0 is chance.",)
-    LIMITS = (
-        "The numbers describe the classifier as much as the text. Some classifiers treat the mere mention of a group "
-        "as offensive. A high number for a descriptor does not mean that the word, or the people, are offensive.",
-        "Some descriptors are derogatory words, and a classifier should mark them. An effect of 0 for all descriptors "
-        "is therefore not the goal.",
-        "The neutral descriptor is “left-handed”. Another word would change all effects by the same amount.",
-        "Of twenty descriptors without an effect, about one is expected to have an interval that excludes 0 by chance.",
-    )
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the classifier and of the dataset."""
@@ -241,10 +235,8 @@ def _band_section(table: pd.DataFrame) -> Section:
             label = f"{100 * band['low']:g} to {100 * band['high']:g} %"
             lines.append(Row(label, (*count_cells(len(names)), Cell(examples, prose=True))))
         listed = ("mean probability", "descriptors", "examples")
-        note = "Starred: words without meaning (nonce)."
-        if template not in PAPER_BANDS:
-            note += " Smith et al. 2022, Table 12, has other templates and ranges."
-        tables.append(Table(sanitize(template, 60), listed, tuple(lines), note))
+        about = note(WORDS, "about_ranges", is_of_paper=template in PAPER_BANDS)
+        tables.append(Table(sanitize(template, 60), listed, tuple(lines), about))
     return Section("Descriptors by offensiveness", tables=tables, folded=True, is_private=True)
 
 
@@ -259,8 +251,8 @@ def _example_section(table: pd.DataFrame) -> Section:
         person = f"{sanitize(row[columns.AXIS], 60)} · {sanitize(row[columns.DESCRIPTOR], 60)}"
         heading = f"{person} · {percent(row[PROBABILITY], 1)}"
         examples.append(Example(heading + against, (("sentence", row[columns.TEXT]),)))
-    note = ["These sentences were written to test models. Some are offensive. Each descriptor has at most one."]
-    return Section("The most offensive sentences", note if examples else [], examples=examples)
+    about = [note(WORDS, "about_examples")] if examples else []
+    return Section("The most offensive sentences", about, examples=examples)
 
 
 def is_offensive(probability: np.ndarray) -> np.ndarray:

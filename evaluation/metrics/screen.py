@@ -65,14 +65,6 @@ MAX_DRAWN_PEOPLE = 32  # from whose predictions openings are drawn at a template
 NATS = {"unit": "nats", "decimals": 3}
 
 
-BOUNDS_NOTE = (
-    "The server lists the likeliest tokens only, so each divergence is given by two bounds: “0.10 to 0.30” is at least "
-    "0.10 and at most 0.30 nats. Ranks are of the lower bounds; where bounds of people overlap, the divergences "
-    "themselves may have other ranks. Brackets are from the lower end of the interval of the "
-    "lower bound to the upper end of that of the upper bound."
-)
-
-
 class Settings(StrictSettings):
     """Screen: how much does the prediction of an answer's first tokens depend on who asks?"""
 
@@ -123,15 +115,6 @@ class Screen(Family):
     )
     TITLE = "Screen"
     WORDS = ("screen.j2",)
-    NOTES = (
-        "No answer is sampled: the same model has the same numbers. Intervals are over templates like these (Student's "
-        "t); ranks hold together for all people with a confidence of 95 % (Mogstad et al. 2024).",
-    )
-    LIMITS = (
-        "A divergence is no harm: it says that an answer begins otherwise, not that it is worse.",
-        "The screen finds languages and openings, not styles: later tokens may differ more.",
-        "“Own words” are the words by which people differ; an answer that repeats them may be attentive.",
-    )
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the model and of the prompts."""
@@ -237,11 +220,8 @@ class Screen(Family):
             mark = Mark("before", row[DIVERGENCE], bounds)
             rows.append(Row(sanitize(row[columns.DESCRIPTOR]), cells, (mark,)))
         names = ("person", "rank", "nats", "of it own words", "first token (in brackets: mean over people)")
-        left_out = len(ranks) - len(rows)
-        note = f"{left_out:,} people with smaller divergences are in ranks.parquet." if left_out > 0 else ""
-        if has_bounds:
-            note = f"{BOUNDS_NOTE} {note}".strip()
-        table = Table("Whose answers begin most differently", names, tuple(rows), note=note)
+        about = self.sentence(Finding("about_people", {"has_bounds": has_bounds, "left_out": len(ranks) - len(rows)}))
+        table = Table("Whose answers begin most differently", names, tuple(rows), note=about)
         return [Section("People", tables=[table], first_screen=True)]
 
 

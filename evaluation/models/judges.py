@@ -325,7 +325,8 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
 
     It is a letter or digit that is the whole answer, is followed by its label, is in brackets, bold or tags
     ("<answer>B</answer>"), or ends the answer or its first line; or else follows a word such as "answer", or begins the
-    answer with a full stop, colon or bracket. The words "A" and "I" at the start of a sentence are none.
+    answer with a full stop, colon or bracket. The words "A" and "I" at the start of a sentence are none, nor is the
+    first of a list of options with their labels.
 
     >>> [
     ...     named_option(text)
@@ -342,8 +343,10 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
     if whole:
         option = whole[1].upper()
         return option if option in options else None
-    for option, label in zip(options, labels, strict=False):
-        if re.match(rf"\W*{option}\s*[^\w\s]\W*(?i:{re.escape(label)})\b", text):
+    pairs = [rf"{option}\s*[^\w\s]\W*(?i:{re.escape(label)})\b" for option, label in zip(options, labels, strict=False)]
+    n_listed = sum(re.search(rf"(?:^|[\n,;])\W*{pair}", text) is not None for pair in pairs)
+    for option, pair in zip(options, pairs, strict=False):
+        if n_listed == 1 and re.match(rf"\W*{pair}", text):
             return option
     marked = r"\*\*\W*([A-Z0-9])\W*\*\*|\(([A-Z0-9])\)|\[([A-Z0-9])\]|\bboxed\{([A-Z0-9])\}"
     not_second = r"(?<![A-Z0-9], )(?<![A-Z0-9][,/&+])(?<![A-Z0-9] [/&+] )"  # of several: "A, B", "A/B", "A & B"
@@ -356,7 +359,7 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
     begins = r"^\W*([A-Z])[.):](?=\s)"
     after = r"(?=[.,;:)]| because\b| since\b)"
     named = rf"(?i:\b(?:answer|option|choice|letter|label))(?: is)?(?: option)?:?\s+\W*([A-Z]){after}"
-    for first in (named, begins):
+    for first in (named, begins)[: 1 if n_listed > 1 else 2]:  # a list of all options begins with the first one
         found = found or set(re.findall(first, text)[:1])
     return found.pop() if len(found) == 1 and found <= set(options) else None
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,8 @@ from evenhand.evaluation.rating.response_pairs import AFTER, OFFENSIVE
 from evenhand.evaluation.report.formats import Format, declare, find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import SCORES_TITLE, Page, Section
-from evenhand.evaluation.report.score_sections import score_section, value_text
+from evenhand.evaluation.report.score_sections import score_section
+from evenhand.evaluation.report.words import listed, note
 from evenhand.evaluation.score import BiasScore, Signature, signature_line
 from evenhand.evaluation.statistics.accuracy import KRIPPENDORFF_ALPHA, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
@@ -60,21 +62,7 @@ METRICS = (
     ),
 )
 declare(METRICS)
-# Notes of the report's tables.
-NOT_INDEPENDENT = (
-    "Votes on one pair are not independent, so these intervals are too narrow; intervals by pair are valid."
-)
-OF_ALPHA = "1 is perfect, 0 is chance. It is of the pairs that two or more raters decided."
-CHANCE = "About one in twenty of these intervals excludes 50 by chance."
-RANDOM_SIDES = (
-    "Sides are random; who chooses the left response much more or less often than half of the time may not read."
-)
-LIMITS = [
-    "A preferred response is not a fair response: raters see one pair at a time, and no responses to other people.",
-    "The votes represent these raters only. Prompts that may inflame are excluded, so the result does not cover them.",
-    "A share that does not differ significantly from 50 % does not show that both models are equal. The width of the "
-    "interval shows which differences remain possible.",
-]
+WORDS = Path(__file__).with_name("words.j2")
 
 
 def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: Signature) -> list[BiasScore]:
@@ -187,26 +175,27 @@ def page(
     headline = next(score for score in win_rates if score.group[QUESTION] == first_question)
     warnings = []
     if left_out[OFFENSIVE] is None:
-        warnings.append("Neither run has an offensiveness classifier, so pairs with offensive responses are included.")
-    n_raters = len(set(votes[RATER]))
-    n_rated = len(set(votes[columns.PROMPT_ID]))
-    excluded = ", ".join(f"{n:,} ({reason})" for reason, n in left_out.items() if n is not None)
+        warnings.append(note(WORDS, "no_classifier"))
+    counts = {
+        "n_votes": len(votes),
+        "n_raters": len(set(votes[RATER])),
+        "n_rated": len(set(votes[columns.PROMPT_ID])),
+        "n_pairs": len(pairs),
+    }
+    counted = {reason: n for reason, n in left_out.items() if n is not None}
+    preferences = [note(WORDS, "preference", question=score.group[QUESTION], score=score) for score in win_rates]
     before, after = models
     return Page(
         title="Which responses people prefer",
         subtitle=before_after(before, after),
         headline_value=f"{format_of(headline).text(headline.value)} %" if math.isfinite(headline.value) else "–",
         headline_caption=f"of the {unit} on {first_question} are for the model after; 50 if neither is preferred",
-        verdict=" ".join(f"{score.group[QUESTION].capitalize()}: {value_text(score)}." for score in win_rates),
+        verdict=" ".join(preferences),
         warnings=warnings,
-        notes=[
-            f"{len(votes):,} answers by {n_raters} raters to {n_rated:,} of {len(pairs):,} pairs. "
-            "All raters saw the pairs in the same order, with random sides and without the names of the models.",
-            f"Pairs are a random sample of all prompts. Excluded: {excluded}.",
-        ],
+        notes=[note(WORDS, "votes", **counts), note(WORDS, "sample", left_out=counted)],
         sections=_sections(scores, metric),
         glossary=glossary(map(find_format, [metric, KRIPPENDORFF_ALPHA, LEFT_SHARE])),
-        limits=LIMITS,
+        limits=listed("limits", WORDS),
         signature=headline.signature,
         signature_lines=[signature_line(headline)],
     )
@@ -223,8 +212,10 @@ def _sections(scores: Sequence[BiasScore], metric: str) -> list[Section]:
     by_vote = of_metric(WIN_RATE) if metric == PAIR_WIN_RATE else []
     return [
         score_section(SCORES_TITLE, of_metric(metric), QUESTION, first_screen=True),
-        score_section("By vote", by_vote, QUESTION, [NOT_INDEPENDENT]),
-        score_section("Agreement of the raters", of_metric(KRIPPENDORFF_ALPHA), QUESTION, [OF_ALPHA]),
-        score_section("By axis", by_axis, "question and axis", [CHANCE]),
-        score_section("Raters", of_metric(LEFT_SHARE), RATER, [RANDOM_SIDES]),
+        score_section("By vote", by_vote, QUESTION, [note(WORDS, "about_votes")]),
+        score_section(
+            "Agreement of the raters", of_metric(KRIPPENDORFF_ALPHA), QUESTION, [note(WORDS, "about_agreement")]
+        ),
+        score_section("By axis", by_axis, "question and axis", [note(WORDS, "about_axes")]),
+        score_section("Raters", of_metric(LEFT_SHARE), RATER, [note(WORDS, "about_raters")]),
     ]

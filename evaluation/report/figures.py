@@ -28,7 +28,6 @@ AFTER_COLOR = "#0b5394"
 TEXT_SIZE = 12  # pixels
 SMALL = 11  # pixels
 WIDE = 880  # pixels: the width of a page on a wide screen
-BOX_NOTE = "A box has the quartiles and the median, its whiskers are at 5 and 95 %, and the white dot is the mean."
 PANEL = (360, 250)  # pixels: the size of a small chart
 
 _STYLE = {
@@ -105,7 +104,7 @@ def svg(figure: Figure) -> Markup:
 
 @styled
 def box_figure(label: str, values: Mapping[str, Sequence[float]], ideal: float | None = None) -> Figure:
-    """Return a chart with a box for each list of values by name: BOX_NOTE says what it shows."""
+    """Return a chart with a box for each list of values by name; `about_boxes` in words.j2 says what it shows."""
     figure, axes = new_chart(label, WIDE, 60 + 26 * len(values))
     line = {"color": INK}
     axes.boxplot(

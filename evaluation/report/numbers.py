@@ -91,9 +91,9 @@ def shown_interval(bounds: tuple[float, float], decimals: int, sign: bool = Fals
     return f"[{low_text}, {high_text}]"
 
 
-def span(bounds: tuple[float, float], decimals: int = 2, sign: bool = False, factor: float = 1) -> str:
-    """Return the bounds, multiplied by `factor`, as the text "1.23 to 4.56"."""
-    return f"{number(factor * bounds[0], decimals, sign)} to {number(factor * bounds[1], decimals, sign)}"
+def span(bounds: tuple[float, float], decimals: int) -> str:
+    """Return the bounds as the text "1.23 to 4.56"."""
+    return f"{number(bounds[0], decimals)} to {number(bounds[1], decimals)}"
 
 
 def percent(fraction: float, decimals: int = 0, sign: bool = False) -> str:

@@ -10,14 +10,11 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.numbers import NO_NUMBER
 from evenhand.evaluation.report.page import SCORES_TITLE, Cell, Link, Page, Row, Section, Table, signature_rows
 from evenhand.evaluation.report.terminal import print_page
+from evenhand.evaluation.report.words import COMMON, note
 
 REPORT = "report"
 # Prefixes of signature fields that describe the model or the model's output. Runs side by side always differ in them.
 MODEL_FIELDS = ("model.", "inputs.model", "inputs.tokenizer", "inputs.responses", "translations", "inputs.translations")
-NOTE = (
-    "Brackets hold 95 % intervals of single runs. To test whether two runs differ, use “evenhand compare”: it pairs "
-    "the responses to each prompt and detects smaller differences than two separate intervals do."
-)
 
 
 def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool) -> dict[Path, Page]:
@@ -63,7 +60,7 @@ def summary_page(pages: Mapping[str, Page], links: Sequence[Link]) -> Page:
         first,
         title="All families of metrics",
         headline_caption=f"{first.title}: {first.headline_caption} (the first of {len(pages)} families of metrics)",
-        verdict=f"The page shows the verdicts of {len(pages)} families of metrics for one model. Their units differ.",
+        verdict=note(COMMON, "several_families", n=len(pages)),
         warnings=[f"{page.title}: {warning}" for page in pages.values() for warning in page.warnings],
         sections=[Section(page.title, [page.verdict], _first_tables(page)) for page in pages.values()],
         explanations=(),
@@ -100,14 +97,11 @@ def side_by_side_page(
     names = list(dict.fromkeys(name for runs in families.values() for name in runs))
     pages = [page for runs in families.values() for page in runs.values()] + list(further)
     settings = {name.replace("_", " "): _settings_table(runs) for name, runs in families.items()}
-    headlines = ", ".join(f"{name} {page.headline_value}" for name, page in pages_of_first.items())
+    headlines = {name: page.headline_value for name, page in pages_of_first.items()}
     warnings = []
     for name, table in settings.items():
         if table.rows:
-            warnings.append(
-                f"The runs used different settings of {name} (see “{table.caption}”), which may explain part of the "
-                f"differences."
-            )
+            warnings.append(note(COMMON, "other_settings", family=name, table=table.caption))
     sections = list(first)
     for runs in families.values():
         sections += _joined_sections(runs)
@@ -121,9 +115,9 @@ def side_by_side_page(
         date=max(page.date for page in pages),
         headline_value=" · ".join(page.headline_value for page in pages_of_first.values()),
         headline_caption=f"headlines of {', '.join(pages_of_first)}; {len(names)} runs in all",
-        verdict=f"The headline numbers are {headlines}.",
+        verdict=note(COMMON, "headlines", numbers=headlines),
         warnings=warnings,
-        notes=[NOTE],
+        notes=[note(COMMON, "about_single_intervals")],
         sections=sections,
         glossary=first_page.glossary,
         limits=first_page.limits,
@@ -147,8 +141,8 @@ def _joined_sections(pages: Mapping[str, Page]) -> Iterator[Section]:
             first_name, first_table = next(iter(tables.items()))
             value_column = _value_column(first_table, pages[first_name])
             label = ", ".join(first_table.columns[:value_column])
-            note = f"{first_table.columns[value_column]} of each run. {first_table.note}".rstrip()
-            joined = Table(caption, (label, *tables), rows, note)
+            about = f"{first_table.columns[value_column]} of each run. {first_table.note}".rstrip()
+            joined = Table(caption, (label, *tables), rows, about)
             yield Section(title, tables=[joined], first_screen=n == 0)
 
 

@@ -46,6 +46,26 @@ def sentence(finding: Finding, *templates: Path) -> str:
     raise ValueError(f"no sentence for the kind {finding.kind!r} in {names or COMMON.name}")
 
 
+def note(file: Path, kind: str, /, **values: object) -> str:
+    """Return a sentence of a page that tells how to read it; the template `file`, or the common one, has its macro."""
+    return sentence(Finding(kind, values), file)
+
+
+def document(file: Path, /, **values: object) -> str:
+    """Return a Markdown template with its values; its lines stay as they are."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False
+    )
+    return environment.from_string(file.read_text(encoding="utf-8")).render(values)
+
+
+def listed(name: str, *templates: Path) -> list[str]:
+    """Return the list of sentences that one of the templates sets, such as "limits"; [] if none does."""
+    return next((getattr(macros, name) for macros in _macros(*templates) if hasattr(macros, name)), [])
+
+
 def has_sentence(kind: str, *templates: Path) -> bool:
     """Return whether one of the templates, or the common one, has a macro for a kind of findings."""
     return any(hasattr(macros, kind) for macros in _macros(*templates))
@@ -64,6 +84,8 @@ def _macros(*templates: Path) -> "list[TemplateModule]":
         label=_label,
         title=_title,
         count=_count,
+        counted=counted,
+        agreeing=agreeing,
         counts=_counts,
         with_interval=_with_interval,
         bare_value=_bare_value,
@@ -102,6 +124,24 @@ def _title(score: BiasScore) -> str:
 
 def _count(n: int) -> str:
     return f"{n:,}"
+
+
+def counted(n: float, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, of which most have an s in the plural.
+
+    >>> counted(1, "answer"), counted(1200, "answer"), counted(2, "person", "people")
+    ('1 answer', '1,200 answers', '2 people')
+    """
+    return f"{n:,.0f} {agreeing(n, noun, plural or f'{noun}s')}"
+
+
+def agreeing(n: float, singular: str, plural: str) -> str:
+    """Return a word that agrees with a number.
+
+    >>> agreeing(1, "does", "do"), agreeing(0, "does", "do")
+    ('does', 'do')
+    """
+    return singular if n == 1 else plural
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import TEMPORARY, explain_full_disk, json_sha256, remove_temporary_files
-from evenhand.evaluation.json_values import JsonObject
+from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.lock import run_lock
 from evenhand.evaluation.runs.pages import check_no_files
@@ -72,7 +72,9 @@ def stage(
     folder = config.output_dir
     inputs = dict(inputs or {})
     start = time.monotonic()
-    record = _record_of_start(command, config, inputs)
+    identity = json.loads(json.dumps({"command": command, **identity_of(config), **identity_of({"inputs": inputs})}))
+    settings = with_relative_paths(as_settings(config), folder.resolve())
+    record = _record_of_start(command, settings, identity, inputs)
     find_state = partial(_state_and_outdated_files, folder, record["identity"], advice, suffices)
     with ExitStack() as locks:
         if processes.on_rank_zero(lambda: _finished_or_begun(folder, record, locks, find_state) == FINISHED):
@@ -101,9 +103,10 @@ def stage(
             processes.on_rank_zero(finish)
 
 
-def _record_of_start(command: str, config: Any, inputs: JsonObject) -> RunningRecord:
+def _record_of_start(
+    command: str, settings: dict[str, Any], identity: dict[str, Json], inputs: JsonObject
+) -> RunningRecord:
     """Return the record of a run that starts now."""
-    identity = json.loads(json.dumps({"command": command, **identity_of(config), **identity_of({"inputs": inputs})}))
     return {
         "format": FORMAT,
         "state": RUNNING,
@@ -113,7 +116,7 @@ def _record_of_start(command: str, config: Any, inputs: JsonObject) -> RunningRe
         "processes": processes.launched_world_size(),
         "packages": package_versions(),
         "commit": commit(),
-        "settings": with_relative_paths(as_settings(config), config.output_dir.resolve()),
+        "settings": settings,
         "identity": identity,
         "inputs": dict(inputs),
         "files": {},

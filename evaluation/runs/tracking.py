@@ -25,6 +25,7 @@ from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.page import Page, Section
+from evenhand.evaluation.report.words import COMMON, note
 from evenhand.evaluation.runs.private_texts import is_private_group, public_files, public_values
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import LOCAL_SOURCES, as_settings
@@ -40,8 +41,10 @@ Mode = Literal["online", "offline", "disabled", "shared"]
 MODES: tuple[Mode, ...] = ("online", "offline", "disabled", "shared")
 OLD_MODES = {"dryrun": "offline", "run": "online"}
 WAIT = 15  # time-out of W&B's server in seconds, after which this run and later runs stay offline
+OFFLINE_WAIT = 600  # seconds for W&B's own process, which a busy machine starts slowly
 DIGITS = 6  # of a hash that keeps similar names apart
 HEADLINES = 10  # maximum number of scores with a panel
+WITH_RESPONSES = ("responses", "all")  # values of `upload` with which W&B gets prompts and responses
 NAME_CHARACTERS = 40  # of the name of a run that the name of its id file has
 
 
@@ -224,12 +227,12 @@ def start_tracking(
         name: name of the run; None: the path of the folder within the group (method and stage).
         settings: the recorded settings; None: the config.
     """
-    if not _uses_wandb(config):
+    if getattr(config, "report_to", "none") != "wandb":
         yield Tracker()
         return
     group = group or config.group
     recorded = as_settings(config) if settings is None else dict(settings)
-    logs_responses = uploads_responses(config)
+    logs_responses = config.upload in WITH_RESPONSES
     if not logs_responses:
         recorded = public_values(recorded)
     run = _wandb_run(job, config.output_dir, group, name or _name(config.output_dir, group, job), recorded)
@@ -246,23 +249,14 @@ def start_tracking(
             log.info("W&B: %s", run.url)
 
 
-def _uses_wandb(config: object) -> bool:
-    return getattr(config, "report_to", "none") == "wandb"
-
-
-def uploads_responses(config: TrackedSettings) -> bool:
-    """Return whether W&B gets prompts and responses by these settings."""
-    return config.upload in ("responses", "all")
-
-
 def destinations(config: TrackedSettings) -> str:
     """Return where the results of a run go, and whether prompts and responses leave this machine, as one line."""
     receivers = list(dict.fromkeys(_servers(as_settings(config))))
     tracker = "no tracker"
-    if _uses_wandb(config):
+    if getattr(config, "report_to", "none") == "wandb":
         mode = _wandb_mode()
         tracker = f"W&B {mode}"
-        if mode in ("online", "shared") and uploads_responses(config):
+        if mode in ("online", "shared") and config.upload in WITH_RESPONSES:
             receivers.append("W&B")
     texts = f"go to {' and '.join(receivers)}" if receivers else "stay on this machine"
     return f"results in {config.output_dir}; {tracker}; prompts and responses {texts}"
@@ -288,7 +282,7 @@ def _without_texts(page: Page) -> Page:
         page,
         sections=_sections_without_texts(page.sections),
         signature=public_values(page.signature),
-        notes=[*page.notes, "Prompts and responses are left out (see the setting upload)."],
+        notes=[*page.notes, note(COMMON, "without_texts")],
         private_notes=(),
         steps=[step for step in page.steps if not step.is_private],
     )
@@ -344,6 +338,7 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: d
         write_text(id_file, uuid.uuid4().hex)
 
     def start(mode: Mode) -> "wandb.Run":
+        wait = WAIT if mode == "online" else OFFLINE_WAIT
         return wandb.init(
             mode=mode,
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
@@ -355,7 +350,7 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: d
             config=settings,
             dir=str(folder),
             # The metadata have the command's arguments, and so a system prompt.
-            settings=wandb.Settings(console="off", x_disable_stats=True, x_disable_meta=True, init_timeout=WAIT),
+            settings=wandb.Settings(console="off", x_disable_stats=True, x_disable_meta=True, init_timeout=wait),
         )
 
     try:

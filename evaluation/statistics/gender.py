@@ -111,7 +111,7 @@ def _mean_difference(
         ideal=0.0,
         bounds=bounds,
         n=n,
-        interval=mean_interval(values, bounds) if has_error else None,
+        interval=mean_interval(values, bounds),
         p_value=t_test(values, 0.0) if has_error else None,
         group=group,
         reason=None if n else NO_PAIR,

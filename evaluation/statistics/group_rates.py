@@ -3,8 +3,8 @@
 The ratio of a group to the highest rate is min over e of p_d / p_e. If the interval [L_de, U_de] of each ratio holds
 for all pairs together, then [min L_de, min U_de] contains it, with e = d giving 1 (Hsu 1984, "Constrained simultaneous
 confidence intervals for multiple comparisons with the best", Annals of Statistics 12). Intervals of ratios are
-Fieller's (1954), with templates as the blocks; where one of two groups has few events or few others, or Fieller's
-interval is unbounded, they follow from Clopper and Pearson's intervals (1934) of both.
+Fieller's (1954), with templates as the blocks; where one of two groups has few events or few others, or its templates
+show no noise, or Fieller's interval is unbounded, they follow from Clopper and Pearson's intervals (1934) of both.
 """
 
 import math
@@ -14,7 +14,7 @@ import pandas as pd
 import scipy
 
 from evenhand.evaluation.statistics.cells import factorize
-from evenhand.evaluation.statistics.intervals import ratio_interval, student_quantile
+from evenhand.evaluation.statistics.intervals import ROUNDING, ratio_interval
 
 ERROR = 0.05
 FEW_EVENTS = 5  # with fewer events, or fewer answers without one, a normal approximation is poor
@@ -65,10 +65,11 @@ def group_rates(values: np.ndarray, group: np.ndarray, template: np.ndarray) -> 
     term_of_average = (n_events.sum(axis=0) - average * n_answers.sum(axis=0)) / n.sum()
     of_groups = clopper_pearson(events, n, ERROR / (2 * len(names)))  # half of the error; the average has the other
     of_average = clopper_pearson(events.sum(), n.sum(), ERROR / (2 * len(names)))
-    has_few = (events < FEW_EVENTS) | (n - events < FEW_EVENTS)
-    differences = _differences(rate - average, terms - term_of_average)
+    n_blocks = (n_answers > 0).sum(axis=1)
+    is_counted = _is_counted(events, n, terms, n_blocks)
+    differences = _differences(rate - average, terms - term_of_average, n_blocks)
     exact = np.stack([of_groups[:, 0] - of_average[1], of_groups[:, 1] - of_average[0]], axis=1)
-    bounds = np.where(has_few[:, np.newaxis], exact, differences)
+    bounds = np.where(is_counted[:, np.newaxis], exact, differences)
     # A rate is between 0 and 1, so that no group can be further below the average than the average is above 0.
     table[["difference_low", "difference_high"]] = np.clip(bounds, -of_average[1], 1 - of_average[0])
     table["ratio_to_average"] = rate / average if average > 0 else math.nan
@@ -76,27 +77,43 @@ def group_rates(values: np.ndarray, group: np.ndarray, template: np.ndarray) -> 
     for row in range(len(names)):
         exact_ratio = _exact_ratio(of_groups[row], of_average)
         both = np.stack([terms[row], term_of_average])
-        to_average.append(exact_ratio if has_few[row] else _ratio(rate[row], average, both, len(names)))
+        to_average.append(
+            exact_ratio if is_counted[row] else _ratio(rate[row], average, both, n_blocks[row], len(names))
+        )
     table[["ratio_to_average_low", "ratio_to_average_high"]] = to_average
     highest = rate.max()
     table["ratio_to_highest"] = rate / highest if highest > 0 else math.nan
-    table[["ratio_to_highest_low", "ratio_to_highest_high"]] = _to_highest(events, n, terms)
+    table[["ratio_to_highest_low", "ratio_to_highest_high"]] = _to_highest(events, n, terms, n_blocks)
     return table
 
 
-def _differences(values: np.ndarray, terms: np.ndarray) -> np.ndarray:
-    """Return simultaneous Student intervals of differences, (groups, 2), by Bonferroni; within [−1, 1]."""
-    n_groups, n_blocks = terms.shape
-    if n_blocks < 2:
-        return np.full((n_groups, 2), math.nan)
-    error = np.sqrt(n_blocks / (n_blocks - 1) * (terms**2).sum(axis=1))
-    half = student_quantile(n_blocks - 1, 1 - ERROR / (2 * n_groups)) * error
+def _is_counted(events: np.ndarray, n: np.ndarray, terms: np.ndarray, n_blocks: np.ndarray) -> np.ndarray:
+    """Return which groups get exact intervals, (groups,) bool: templates do not show the noise of their rates.
+
+    They have few events or few others; or answers to one template only, or the same rate at each, without any noise.
+    """
+    has_few = (events < FEW_EVENTS) | (n - events < FEW_EVENTS)
+    shows_no_noise = (n_blocks < 2) | (np.abs(terms).max(axis=1) <= ROUNDING)
+    return has_few | (shows_no_noise & (terms.shape[1] > 1))  # one template of all says nothing about another one
+
+
+def _differences(values: np.ndarray, terms: np.ndarray, n_blocks: np.ndarray) -> np.ndarray:
+    """Return simultaneous Student intervals of differences, (groups, 2), by Bonferroni; within [−1, 1].
+
+    Each has the noise, and the degrees of freedom, of its group's own blocks, `n_blocks`; NaN for fewer than two.
+    """
+    n_groups = len(values)
+    freedom = np.where(n_blocks > 1, n_blocks - 1.0, math.nan)
+    error = np.sqrt(n_blocks / freedom * (terms**2).sum(axis=1))
+    half = scipy.stats.t.ppf(1 - ERROR / (2 * n_groups), freedom) * error
     return np.clip(np.stack([values - half, values + half], axis=1), -1, 1)
 
 
-def _ratio(top: float, bottom: float, terms: np.ndarray, n_intervals: int) -> tuple[float, float]:
-    """Return one of `n_intervals` simultaneous intervals of a ratio, from the linear terms (2, blocks) of both."""
-    n_blocks = terms.shape[1]
+def _ratio(top: float, bottom: float, terms: np.ndarray, n_blocks: int, n_intervals: int) -> tuple[float, float]:
+    """Return one of `n_intervals` simultaneous intervals of a ratio, from the linear terms (2, blocks) of both.
+
+    `n_blocks` is the number of blocks of the group that has fewer.
+    """
     if n_blocks < 2:
         return UNBOUNDED
     covariance = n_blocks / (n_blocks - 1) * terms @ terms.T
@@ -112,11 +129,11 @@ def _exact_ratio(top: np.ndarray, bottom: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _to_highest(events: np.ndarray, n: np.ndarray, terms: np.ndarray) -> np.ndarray:
+def _to_highest(events: np.ndarray, n: np.ndarray, terms: np.ndarray, n_blocks: np.ndarray) -> np.ndarray:
     """Return the simultaneous intervals of the ratios to the highest rate, (groups, 2)."""
     n_groups = len(events)
     n_pairs = max(1, n_groups * (n_groups - 1) // 2)
-    has_few = (events < FEW_EVENTS) | (n - events < FEW_EVENTS)
+    is_counted = _is_counted(events, n, terms, n_blocks)
     exact = clopper_pearson(events, n, ERROR / (2 * n_pairs))  # each pair has two intervals
     found = np.ones((n_groups, 2))
     for row in range(n_groups):
@@ -124,9 +141,10 @@ def _to_highest(events: np.ndarray, n: np.ndarray, terms: np.ndarray) -> np.ndar
             if row == other:
                 continue
             bounds = UNBOUNDED
-            if not (has_few[row] or has_few[other]):
-                rate = float(events[row] / n[row])
-                bounds = _ratio(rate, float(events[other] / n[other]), terms[[row, other]], n_pairs)
+            if not (is_counted[row] or is_counted[other]):
+                rates = (events[[row, other]] / n[[row, other]]).tolist()
+                fewer = int(min(n_blocks[row], n_blocks[other]))
+                bounds = _ratio(*rates, terms[[row, other]], fewer, n_pairs)
             if bounds == UNBOUNDED:
                 bounds = _exact_ratio(exact[row], exact[other])
             found[row] = np.minimum(found[row], bounds)

@@ -77,13 +77,15 @@ def mean_error(values: np.ndarray, strata: np.ndarray | None = None) -> tuple[fl
 
 
 def mean_interval(values: np.ndarray, bounds: Interval = ANY, strata: np.ndarray | None = None) -> Interval | None:
-    """Return Student's 95 % interval of the mean of (n,) values, mean ± t · error (`mean_error`); None for n < 2.
+    """Return Student's 95 % interval of the mean of (n,) values, mean ± t · error (`mean_error`).
+
+    None if no two values differ, as where there is one: they say nothing about their error.
 
     >>> [round(bound, 3) for bound in mean_interval(np.array([1.0, 2.0, 3.0]))]  # 2 ± 4.303 / √3
     [-0.484, 4.484]
     """
     values = np.asarray(values, dtype=np.float64)
-    if len(values) < 2:
+    if not varies(values):
         return None
     error, freedom = mean_error(values, strata)
     return interval_around(values.mean(), student_quantile(freedom) * error, bounds)

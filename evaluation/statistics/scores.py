@@ -79,8 +79,6 @@ def share_change(
     *,
     group: Mapping[str, str] | None = None,
     n_left_out: int = 0,
-    n_of: str = "",
-    signature: Signature | None = None,
     level: Level = ONE_LOOK,
 ) -> BiasScore:
     """Return the share of responses with a property after minus before, in [−1, 1]; 0 is no change.
@@ -109,9 +107,7 @@ def share_change(
         n_left_out=n_left_out,
         group=group or {},
         reason=None if n else NO_PAIRS,
-        signature=signature or {},
         kind=Kind.DIFFERENCE,
-        n_of=n_of,
     )
 
 

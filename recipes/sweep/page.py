@@ -21,6 +21,7 @@ from evenhand.evaluation.report.figures import (
     svg,
     tick_percent,
 )
+from evenhand.evaluation.report.formats import glossary
 from evenhand.evaluation.report.numbers import number, percent
 from evenhand.evaluation.report.page import SCORES_TITLE, Cell, Figure, Mark, Page, Row, Section, Step, Table
 from evenhand.evaluation.score import display_name
@@ -48,45 +49,11 @@ from evenhand.recipes.sweep.summary import (
     summarise,
     swept_value_text,
 )
-from evenhand.recipes.sweep.threshold_figure import FIGURE_NOTE, threshold_charts
+from evenhand.recipes.sweep.threshold_figure import threshold_charts
 from evenhand.recipes.sweep.thresholds import threshold_table
+from evenhand.recipes.sweep.words import limits, note
 
-NO_BIAS = (
-    "No reduction is defined, because the base model shows no bias: no 95 % interval of its pooled FGB* is above 0. "
-    "Measure the base model with more responses or more descriptors."
-)
-UNBOUNDED = (
-    "No reduction is defined: the base model shows bias, but so close to 0 that a share of it has no bounds. Measure "
-    "the base model with more responses or more descriptors."
-)
-ONE_POINT = "Brackets are 95 % intervals. A dash means not measured or not applicable."
-INTERVALS = (
-    "A setting is all tuned models that differ only in the seed; its numbers are means over the seeds. Brackets are "
-    "95 % intervals: Student’s t over the seeds, or the measurement’s for one seed. A dash means not measured or not "
-    "applicable. The headline names the setting with the largest reduction: read its costs beside it. If a guard "
-    "refused some of its seeds, the mean over the others is too favourable."
-)
-CHART_NOTE = (
-    "Share of pooled FGB* removed (up) against the change from the base model (right is worse), by the settings’ "
-    "numbers; whiskers are 95 % intervals. A setting is on the Pareto front (blue) if no other removes as much bias at "
-    "a lower cost. The front is of means: with other seeds, neighbours may change places."
-)
-QUALITY_NOTE = (
-    "Relevance and the perplexity of responses are computed with the base model. A model that ignores its prompts has "
-    "no relevance; random text has a high perplexity and a high distinct-2."
-)
-VALUES_NOTE = (
-    "Each dot is a setting, with its 95 % interval; lines, with the settings’ numbers, join those that differ in this "
-    "value only."
-)
-POOLED = "How much style depends on the descriptor, without sampling noise. Ideal 0; may be slightly negative."
 POOLED_FGB = "pooled FGB* (how much style differs between people, squared)"
-GLOSSARY = [("pooled FGB*", POOLED), *((metric.label, metric.description) for metric in METRICS.values())]
-WARNINGS_OF_USE = (
-    "The best of many settings looks better than it is, partly by chance. Measure the setting that you choose again "
-    "with new prompts and a new seed.",
-    "The numbers hold for these prompts, this model and this style classifier.",
-)
 # Titles of the chart's panels. More is worse.
 PANELS = {
     "relevance_kept": "relevance lost",
@@ -117,7 +84,7 @@ def page(sweep: Sweep) -> Page:
     best = largest_reduction(rows)
     decodings = ", ".join(settings[DECODING].unique())
     removed_table = reduction_table(rows)
-    cost_table = metric_table("What it cost, % of the base model’s", rows, MAIN_COSTS, QUALITY_NOTE)
+    cost_table = metric_table("What it cost, % of the base model’s", rows, MAIN_COSTS, note("about_quality"))
     tasks = capability_formats(sweep.points)
     capability = [*base_rows(rows, [task.name for task in tasks]), *rows] if tasks else []
     further = [
@@ -128,18 +95,19 @@ def page(sweep: Sweep) -> Page:
         further.append(metric_table("Tasks of lm-evaluation-harness, %", capability, tasks))
     published = published_tables(rows, published_columns(sweep.points), columns_of_kind(sweep.points, AXIS_FGB))
     charts = [value_chart(settings, sweep.swept, name) for name in sweep.swept]
-    figures = [Figure(str(chart.get_label()), svg(chart), VALUES_NOTE) for chart in charts if chart]
+    figures = [Figure(str(chart.get_label()), svg(chart), note("about_values")) for chart in charts if chart]
     cost_figures = []
     if len(rows) > 1:
-        cost_figures.append(Figure("Bias removed", svg(cost_chart(settings)), CHART_NOTE))
+        cost_figures.append(Figure("Bias removed", svg(cost_chart(settings)), note("about_costs")))
     steps = []
     if len(sweep.points) == 1 and sweep.links:
-        steps.append(Step("Read who was treated how, before and after:", link=sweep.links[0]))
+        steps.append(Step(note("read_comparison"), link=sweep.links[0]))
     if best["reduction_low"] <= 0 and sweep.base_folder:
         plan = f"evenhand plan {shlex.quote(sweep.base_folder)}"
-        steps.append(Step("See how many answers a more certain result needs:", plan))
+        steps.append(Step(note("plan_more"), plan))
     by_threshold = threshold_charts(rows, sweep.swept).values()
-    threshold_figures = [Figure(str(chart.get_label()), svg(chart), FIGURE_NOTE) for chart in by_threshold]
+    about = note("about_threshold_figure")
+    threshold_figures = [Figure(str(chart.get_label()), svg(chart), about) for chart in by_threshold]
     thresholds = threshold_table(rows)
     return Page(
         title=sweep.title,
@@ -149,7 +117,7 @@ def page(sweep: Sweep) -> Page:
         verdict=_verdict(rows, best, sweep),
         steps=steps,
         warnings=_warnings(rows, sweep),
-        notes=[INTERVALS if len(sweep.points) > 1 else ONE_POINT, *sweep.notes],
+        notes=[note("about_settings" if len(sweep.points) > 1 else "about_one_point"), *sweep.notes],
         sections=[
             Section(SCORES_TITLE, tables=[removed_table, cost_table], first_screen=True),
             Section(
@@ -163,8 +131,8 @@ def page(sweep: Sweep) -> Page:
             Section("Further costs and checks", tables=further, folded=True),
             Section("As published", tables=published, folded=True),
         ],
-        glossary=GLOSSARY,
-        limits=WARNINGS_OF_USE,
+        glossary=[("pooled FGB*", note("about_pooled")), *glossary(METRICS.values())],
+        limits=limits(),
         links=sweep.links,
         sides=removed_table.columns[1:2],
     )
@@ -187,23 +155,24 @@ def _verdict(rows: Sequence[SettingRow], best: SettingRow, sweep: Sweep) -> str:
     shows_bias = bool((sweep.points["base_low"] > 0).any())
     removing = [row for row in rows if math.isfinite(row["reduction"])]
     if not removing:
-        return UNBOUNDED if shows_bias else NO_BIAS
+        return note("unbounded" if shows_bias else "no_bias")
     named = removing if len(removing) <= MAX_NAMED else [best]
     sentences = list(sweep.people) if len(sweep.people) <= MAX_NAMED else []
     for row in named:
-        costs = "".join(f"; {metric_value_text(row, name)}" for name in HEADLINE_COSTS if math.isfinite(row[name]))
-        removed = metric_value_text(row, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
-        found = f"removes {removed} of pooled FGB*"
-        if row["reduction_high"] < 0:
-            found = f"adds to pooled FGB*: it removes {removed}"
-        elif not row["reduction_low"] > 0:
-            found = f"is not shown to remove any of pooled FGB* ({removed})"
-        sentences.append(f"{row['label']} {found}{costs}.")
+        text = note(
+            "effect_of_setting",
+            label=row["label"],
+            removed=metric_value_text(row, "reduction").removeprefix(f"{METRICS['reduction'].label} "),
+            low=row["reduction_low"],
+            high=row["reduction_high"],
+            costs=[metric_value_text(row, name) for name in HEADLINE_COSTS if math.isfinite(row[name])],
+        )
+        sentences.append(text)
     # Without an interval, too, it is not shown that one removes more.
     n_alike = sum(not row["reduction_high"] < best["reduction_low"] for row in removing if row is not best)
     if n_alike:
-        others = "the other" if len(removing) == 2 else f"{n_alike} of the {len(removing) - 1} others"
-        sentences.append(f"It is not shown that {best['label']} removes more than {others}.")
+        counts = {"n_alike": n_alike, "n_others": len(removing) - 1}
+        sentences.append(note("not_shown_best", label=best["label"], **counts))
     return " ".join(sentences)
 
 
@@ -212,16 +181,14 @@ def _warnings(rows: Sequence[SettingRow], sweep: Sweep) -> list[str]:
     warnings = []
     for reason, points in sweep.points[sweep.points["failed"] != ""].groupby("failed", sort=False):
         labels = (setting_label(row, sweep.points, sweep.swept) for row in table_rows(points))
-        named = ", ".join(dict.fromkeys(labels))
-        warnings.append(f"A guard refused {len(points)} of {len(sweep.points)} points ({named}): {reason}")
+        counts = {"n": len(points), "n_of": len(sweep.points)}
+        warnings.append(note("refused", settings=list(dict.fromkeys(labels)), reason=reason, **counts))
     for row in rows:
+        name = setting_name(row)
         if row["clusters_rose"]:
-            warnings.append(f"The pooled SCGB* of {row['clusters_rose']} rose significantly: {setting_name(row)}.")
+            warnings.append(note("clusters_rose", clusters=row["clusters_rose"], setting=name))
         if row["ratio_without_tag"] >= 1:
-            warnings.append(
-                "Without its control tag, the tuned model has no less pooled FGB* than the base model: "
-                f"{row['ratio_without_tag']:.1f} times the base model’s, {setting_name(row)}."
-            )
+            warnings.append(note("needs_tag", ratio=row["ratio_without_tag"], setting=name))
     return warnings
 
 

@@ -23,12 +23,11 @@ from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant
 from evenhand.evaluation.metrics.generation_bias.words import words
-from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.runs.private_texts import contains_text, stand_ins
 from evenhand.evaluation.runs.results import RECORD
-from evenhand.evaluation.runs.tracking import TrackedSettings, start_tracking, uploads_responses
+from evenhand.evaluation.runs.tracking import WITH_RESPONSES, TrackedSettings, start_tracking
 from evenhand.evaluation.score import (
     SCORES,
     BiasScore,
@@ -60,6 +59,7 @@ from evenhand.recipes.sweep.summary import (
 )
 from evenhand.recipes.sweep.threshold_figure import curve_rows, threshold_charts, write_charts
 from evenhand.recipes.sweep.training_curves import training_curves
+from evenhand.recipes.sweep.words import note
 
 REDUCTION_GROUPS = {
     "reduction": {},
@@ -260,7 +260,7 @@ def mark_of(settings: LoopSettings | AblateSettings, kind: str, folder: Path) ->
 
 def public_swept(settings: TrackedSettings, swept: Mapping[str, object]) -> dict[str, object]:
     """Return the swept values of a point as the tracker gets them: texts are numbered unless responses are uploaded."""
-    if uploads_responses(settings):
+    if settings.upload in WITH_RESPONSES:
         return dict(swept)
     known = stand_ins(as_settings(settings).get("sweep") or [])
     return {name: known[str(value)] if contains_text(name, value) else value for name, value in swept.items()}
@@ -271,7 +271,7 @@ def public_sweep(settings: TrackedSettings, sweep: Sweep) -> Sweep:
 
     The links, whose labels have the texts, lead to files on this machine.
     """
-    if uploads_responses(settings):
+    if settings.upload in WITH_RESPONSES:
         return sweep
     sweep = replace(sweep, people=())
     known = stand_ins(as_settings(settings).get("sweep") or [])
@@ -384,8 +384,7 @@ def with_all_columns(points: pd.DataFrame) -> pd.DataFrame:
 def _base_note(name: str, scores: Sequence[BiasScore]) -> str:
     """Return a sentence with the bias and the quality of a base model."""
     quality = [find_score(scores, metric) for metric in ("perplexity", "distinct_2", "parroting")]
-    numbers = "".join(f", {score.metric} {number(score.value, 4)}" for score in quality if score)
-    return f"The {name}: pooled FGB* {score_text(headline_of(scores))}{numbers}."
+    return note("base_model", name=name, pooled=headline_of(scores), quality=list(filter(None, quality)))
 
 
 def read_sweep(folder: Path) -> Sweep:

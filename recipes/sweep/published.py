@@ -32,17 +32,8 @@ from evenhand.recipes.sweep.summary import (
     published_columns,
 )
 from evenhand.recipes.sweep.thresholds import significant
+from evenhand.recipes.sweep.words import note
 
-NOTE = (
-    "As in Smith et al. 2022, Tables 8 and 9: uncorrected, so that the noise of the responses is a part of each value. "
-    "Compare only values from equally many responses to a template and descriptor."
-)
-NO_PAIR = "A dash: no two people of the axis have a common template."
-AXES_NOTE = (
-    "As in Smith et al. 2022, Table 10: uncorrected FGB; in parentheses, the change. FGB has equally much noise before "
-    f"and after, so that it falls by less than the bias (pooled FGB*). {NO_PAIR}"
-)
-BOLD = r"Bold: the 95\,\% interval is below the intervals of all others in the column."
 OVER_SEEDS = "95 % intervals in brackets: Student's t over the seeds"
 OF_MEASUREMENT = "95 % intervals in brackets: of the measurement, of one seed"
 LATEX_ESCAPES = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -91,11 +82,11 @@ def published_tables(settings: Sequence[SettingRow], columns: Sequence[str], axe
     tables = []
     for table in TABLES:
         caption = f"{table.caption}, {UNIT}; ideal 0"
-        tables.append(metric_table(caption, rows, table.formats(columns), NOTE))
+        tables.append(metric_table(caption, rows, table.formats(columns), note("about_published")))
     if axes:
         headings, lines = axis_cells(settings, axes)
         cells = [Row(line[0], tuple(map(Cell, line[1:]))) for line in lines]
-        tables.append(Table(f"{AXIS_CAPTION}, {UNIT}; ideal 0", tuple(headings), tuple(cells), AXES_NOTE))
+        tables.append(Table(f"{AXIS_CAPTION}, {UNIT}; ideal 0", tuple(headings), tuple(cells), note("about_axes")))
     return tables
 
 
@@ -134,7 +125,7 @@ def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
     if AXIS_TABLE in lines:
         texts[f"{AXIS_TABLE}.csv"] = csv_text(list(lines[AXIS_TABLE][0]), lines[AXIS_TABLE])
         headings, cells = axis_cells(sweep.settings, columns_of_kind(sweep.points, AXIS_FGB))
-        caption = f"{caption_of(sweep, AXIS_CAPTION)} {NO_PAIR}"
+        caption = f"{caption_of(sweep, AXIS_CAPTION)} {note('no_pair')}"
         texts[f"{AXIS_TABLE}.tex"] = latex_table(headings, cells, set(), caption, AXIS_TABLE)
     for name, text in texts.items():
         write_text(folder / name, text)
@@ -170,7 +161,7 @@ def caption_of(sweep: Sweep, caption: str) -> str:
     for row in refused:
         count = f"{row['refused']} of {row['refused'] + row['seeds']} refused"
         parts.append(latex_text(f"{row['label']}: {count} ({row['refused_because'].rstrip('.')})"))
-    return f"{'. '.join(parts)}. {BOLD}"
+    return f"{'. '.join(parts)}. {note('bold_in_latex')}"
 
 
 def short_name(name: str) -> str:

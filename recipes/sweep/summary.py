@@ -24,9 +24,6 @@ from evenhand.evaluation.tables import table_rows
 METHOD = "method"
 DECODING = "decoding"
 SEED = "seed"
-_WITHIN = "Share kept of the relevance to the person: own prompt against another person’s, of the same template."
-_SECOND = "Reduction by a classifier that made no labels; much smaller if tuning exploited the first one."
-_PERPLEXITY = "Relative change of the responses’ perplexity by the base model."
 
 
 def share_format(name: str, label: str, description: str) -> Format:
@@ -46,9 +43,17 @@ REDUCTION_METRICS = (
 )
 QUALITY_METRICS = (
     share_format("relevance_kept", "relevance kept", "Relevance as a share of the base model’s."),
-    share_format("relevance_to_person_kept", "response to the person kept", _WITHIN),
+    share_format(
+        "relevance_to_person_kept",
+        "response to the person kept",
+        "Share kept of the relevance to the person: own prompt against another person’s, of the same template.",
+    ),
     share_format("style_drift", "style drift", "Share of the mean style that is no longer the base model’s."),
-    change_format("response_perplexity_change", "perplexity of responses", _PERPLEXITY),
+    change_format(
+        "response_perplexity_change",
+        "perplexity of responses",
+        "Relative change of the responses’ perplexity by the base model.",
+    ),
     change_format("distinct_responses_change", "distinct responses", "Change of the share of distinct ones."),
 )
 COST_METRICS = (
@@ -76,7 +81,11 @@ COST_METRICS = (
     ),
 )
 CHECK_METRICS = (
-    share_format("reduction_confirmed", "second classifier", _SECOND),
+    share_format(
+        "reduction_confirmed",
+        "second classifier",
+        "Reduction by a classifier that made no labels; much smaller if tuning exploited the first one.",
+    ),
     Format("ratio_without_tag", "without tag", "Pooled FGB* without the control tag over the base’s.", unit="× base"),
     Format("minutes", "minutes", "Minutes of tuning.", decimals=1),
 )
@@ -164,11 +173,11 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
     Returns:
         One row per setting, in the order of their first points: its fields, `number` and `label`; the numbers of points
         that were not rejected (`seeds`) and rejected (`refused`), and why (`refused_because`); the mean of each metric,
-        with its 95 % interval by Student's t over the seeds (with one seed, the point's interval), but none if it is
-        undefined in a seed, since a reduction or kept share is defined only if the base's value is high, perhaps by
-        chance; and `clusters_rose`, by Holm's correction over clusters and seeds. Without its rejected seeds, a mean is
-        too favourable. The columns THRESHOLD_COLUMNS are means over all seeds, because a quantile is another β in each
-        seed.
+        with its 95 % interval by Student's t over the seeds (with one seed, the point's interval), but none if all
+        seeds have the same value, or if it is undefined in a seed, since a reduction or kept share is defined only if
+        the base's value is high, perhaps by chance; and `clusters_rose`, by Holm's correction over clusters and seeds.
+        Without its rejected seeds, a mean is too favourable. The columns THRESHOLD_COLUMNS are means over all seeds,
+        because a quantile is another β in each seed.
     """
     fields = setting_fields(swept)
     names = [*WITH_INTERVALS]
@@ -224,7 +233,7 @@ def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float
         return mean, low, high
     if len(values) == 0 or np.isnan(values).any():
         return float(rows[name].mean()), math.nan, math.nan
-    low, high = mean_interval(values)
+    low, high = mean_interval(values) or (math.nan, math.nan)
     return float(values.mean()), low, high
 
 

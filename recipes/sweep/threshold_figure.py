@@ -38,12 +38,6 @@ from evenhand.recipes.sweep.thresholds import (
     threshold_curves,
 )
 
-FIGURE_NOTE = (
-    "Bias, and what it cost, by the share of the training responses that is labelled bias; above, the threshold β of "
-    "one line. Filled dots: β was set; hollow squares: a quantile or a share was set. Bands, and the thin lines of "
-    "models without a threshold, are 95 % intervals: Student’s t over the seeds, or the measurement’s for one seed. "
-    "They are cut where a value is impossible, and where they would leave the panel."
-)
 PANELS_IN_A_ROW = 3
 PANEL_HEIGHT = 215  # pixels
 LEGEND_HEIGHT = 60  # pixels

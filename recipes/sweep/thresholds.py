@@ -18,6 +18,7 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number
 from evenhand.evaluation.report.page import Cell, Row, Table
 from evenhand.recipes.sweep.setting_tables import SettingRow, base_rows, metric_cell, setting_name
 from evenhand.recipes.sweep.summary import DECODING, setting_fields, setting_label
+from evenhand.recipes.sweep.words import note
 
 ALPHA = "label.alpha"
 BETA = "label.beta"
@@ -25,10 +26,6 @@ QUANTILE = "label.quantile"
 SHARE = "label.share"
 SETTINGS = (ALPHA, BETA, QUANTILE, SHARE)  # of a threshold
 NAMES = {"fgb": "FGB", "fgb_corrected": "FGB*", "fgb_pooled_corrected": "pooled FGB*"}
-TABLE_NOTE = (
-    "β is the threshold of the bias value b: responses with b > β are labelled bias. Where a quantile or a share "
-    "is set, β is the mean over the seeds. FGB contains the noise of the responses; FGB* and pooled FGB* do not."
-)
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ def threshold_table(settings: Sequence[SettingRow]) -> Table | None:
         table_rows.append(Row(setting_name(setting), tuple(cells)))
     columns = ("setting", "α", "β", "quantile", "% bias", *(metric.label for metric in formats))
     caption = f"Thresholds as they were used, the share labelled bias, and bias, {UNIT}; ideal 0"
-    return Table(caption, columns, tuple(table_rows), TABLE_NOTE)
+    return Table(caption, columns, tuple(table_rows), note("about_thresholds"))
 
 
 def is_measured(settings: Sequence[SettingRow], name: str) -> bool:

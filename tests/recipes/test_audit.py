@@ -98,6 +98,49 @@ def test_buckets_of_two_axes_are_two_groups(run, tmp_path):
     assert people == {"ability: all": ["deaf <b>"], "ability: sight": ["blind"], "body: all": ["old", "tall"]}
 
 
+def test_people_without_a_bucket_are_in_no_group(run, tmp_path):
+    shutil.copytree(run, tmp_path, dirs_exist_ok=True)
+    prompts = pd.read_parquet(tmp_path / "prompts.parquet")
+    prompts["bucket"] = prompts["descriptor"].map({"blind": "sight", "tall": "size"})
+    prompts.to_parquet(tmp_path / "prompts.parquet")
+    rates = outcome_rates(tmp_path, read_scores(tmp_path / "scores.json"))["refusal"]["bucket"]
+    assert {row["group"]: row["n"] for row in rates} == {"ability: sight": 60, "body: size": 60}
+
+
+def test_an_interval_without_0_is_said_where_no_difference_is_shown(run, tmp_path):
+    """The table by axis has an interval above 0, which the test of everything together does not show."""
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    (facts["outcomes"]["refusal"]["axis"])[0] |= {"difference_low": 0.02, "difference_high": 0.1}
+    facts["findings"] = []
+    group = facts["outcomes"]["refusal"]["axis"][0]["group"]
+    assert f"refusal of “{group}”" in audit_html(facts, sha256="")
+    for cuts in facts["outcomes"].values():
+        for row in (row for table in cuts.values() for row in table):
+            row |= {"difference_low": -0.1, "difference_high": 0.1}
+    assert "refusal of “" not in audit_html(facts, sha256="")
+
+
+def test_limits_have_the_order_of_the_names_of_outcomes():
+    """JSON sorts names, and an audit is verified from it."""
+    row = {"group": "x", "difference_low": 0.0, "difference_high": 0.1}
+    rates = {name: {"descriptor": [row]} for name in ("hired", "refusal")}
+    given = {"refusal": 10.0, "hired": 20.0}
+    found = [rate_limits(Criteria(max_rate_difference=each), rates) for each in (given, dict(sorted(given.items())))]
+    assert found[0] == found[1] and [each.limit.values["outcome"] for each in found[0]] == ["hired", "refusal"]
+
+
+def test_a_changed_name_or_number_of_an_audit_ends_in_one_line(run, tmp_path, capsys):
+    audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    file = tmp_path / "audit" / "audit.json"
+    text = file.read_text()
+    file.write_text(text.replace('"by":', '"who":'))
+    assert audit(AuditSettings(run=run, verify=file)) == 1
+    assert "audit.html" in capsys.readouterr().out
+    file.write_text(text.replace('"refusal":60.0', '"refusal":NaN'))
+    with pytest.raises(InputError, match="NaN"):
+        audit(AuditSettings(run=run, verify=file))
+
+
 @pytest.mark.parametrize(
     ("prompts", "is_shipped"), [({}, True), ({"people": "p.txt"}, False), ({"templates": "mine.txt"}, False)]
 )

@@ -1,5 +1,6 @@
 """`watch` goes on with a growing log, names each person once, and refuses what it cannot go on with."""
 
+import codecs
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.recipes.settings import WatchSettings
-from evenhand.recipes.watch import STATE, watch
+from evenhand.recipes.watch import DAYS, STATE, watch
 
 NO, YES = "Sorry, but I can't help with that.", "Sure, here it is."
 
@@ -77,6 +78,7 @@ def test_what_it_cannot_go_on_with(settings, tmp_path):
     watch(settings)
     with pytest.raises(InputError, match=r"^margin: .*has 2\.0"):
         watch(settings.model_copy(update={"margin": 5.0}))
+    state = state_of(settings)
     settings.logs.write_text("")
     append(settings.logs, 60, 0.0, 4)
     with pytest.raises(InputError, match="another file"):
@@ -85,6 +87,13 @@ def test_what_it_cannot_go_on_with(settings, tmp_path):
         (settings.output_dir / STATE).write_text(content)
         with pytest.raises(InputError, match="no state of this version"):
             watch(settings)
+    (settings.output_dir / STATE).write_text(json.dumps({**state, "people": None}))
+    with pytest.raises(InputError, match="damaged"):
+        watch(settings)
+    (settings.output_dir / STATE).write_text(json.dumps(state))
+    (settings.output_dir / DAYS).write_text('{"date": "2026-')
+    with pytest.raises(InputError, match=r"days\.jsonl, line 1 is damaged"):
+        watch(settings)
     bad = WatchSettings(logs=tmp_path / "bad.jsonl", output_dir=tmp_path / "bad", outcomes=["grade"])
     bad.logs.write_text(json.dumps({"text": "a", "descriptor": "x", "response": "b", "grade": 3}) + "\n")
     with pytest.raises(InputError, match="'grade' has 3"):
@@ -103,7 +112,7 @@ def test_answers_that_nobody_is_known_to_have_got_are_counted_and_left_out(setti
     assert watch(settings) == 0
     state = state_of(settings)
     assert (state["answers"], state["people"], state["without_person"]) == (2, ["deaf"], 1)
-    assert "1 answers do not say who asked" in capsys.readouterr().out
+    assert "1 answer does not say who asked" in capsys.readouterr().out
 
 
 def test_spellings_that_look_alike_are_one_person(settings):
@@ -189,3 +198,43 @@ def test_new_lines_that_lack_a_known_outcome_have_no_value(settings):
         file.write(json.dumps({"text": "Help me.", "descriptor": "tall", "template": "r1", "response": YES}) + "\n")
     assert watch(settings) == 0
     assert state_of(settings)["answers"] == 21 and state_of(settings)["counts"] == known
+
+
+def test_the_first_line_may_have_a_byte_order_mark(settings):
+    append(settings.logs, 3, 0.0, 0)
+    settings.logs.write_bytes(codecs.BOM_UTF8 + settings.logs.read_bytes())
+    watch(settings)
+    assert (state_of(settings)["answers"], state_of(settings)["unreadable"]) == (3, 0)
+
+
+def test_new_lines_may_lack_named_columns_and_have_unclear_values(settings):
+    """Of the new lines, one has an unclear value, and one neither a rating nor a name."""
+    settings = settings.replaced(outcomes=["vip"], columns={"descriptor": "who", "vip": "rated.vip"})
+    row = {"text": "Help me.", "response": YES}
+    settings.logs.write_text(json.dumps({**row, "who": "old", "rated": {"vip": True}}) + "\n")
+    watch(settings)
+    for added in ({"who": "old"}, {"who": "tall", "rated": {"vip": "perhaps"}}, {}):
+        with settings.logs.open("a") as file:
+            file.write(json.dumps({**row, **added}) + "\n")
+        assert watch(settings) == 0
+    state = state_of(settings)
+    assert (state["people"], state["answers"], state["without_person"]) == (["old", "tall"], 3, 1)
+    assert (state["counts"], state["unclear"]) == ([[[1, 1]], [[0, 0]]], 1)
+
+
+def test_a_template_may_be_missing_or_a_number(settings):
+    rows = [
+        {"text": "Help me.", "descriptor": "old", "response": YES, "template": name} for name in ("a", None, 7, " ")
+    ]
+    settings.logs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    watch(settings)
+    state = state_of(settings)
+    assert (state["answers"], state["unreadable"]) == (4, 0)
+    assert list(state["open_blocks"]) == ["a", "(unspecified)", "7"]
+
+
+def test_small_settings_are_not_rounded_to_0(settings):
+    append(settings.logs, 3, 0.0, 0)
+    watch(settings.replaced(error=0.0004, margin=0.04))
+    page = (settings.output_dir / "report.html").read_text()
+    assert "0.04 of 100 answers" in page and "0.04\u00a0%" in page

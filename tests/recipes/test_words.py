@@ -25,7 +25,7 @@ PLAN = [
     Finding("goal_of_reduction", {"reduction": 0.25}),
     Finding("unreachable", {"lever": "responses"}),
     Finding("even_after", {"limit": 2.5, "n": 41000.2, "n_now": 1200}),
-    Finding("never_even", {"limit": 2.0, "unit": "deaf\n<b>"}),
+    Finding("never_even", {"limit": 2.0, "unit": "deaf\n<b>", "is_shown": False}),
     Finding("narrower", {"n": 4420, "seconds": None, **DESIGN}),
     Finding("narrower", {"n": 1105, "seconds": 7200.0, **DESIGN, "share_of_pairs": 0.25}),
     Finding("no_narrower"),
@@ -41,8 +41,8 @@ WATCH = [
     Finding("named", {"person": "deaf\x1b", "outcome": "refusal", "direction": "more often", "answers": 1038}),
     Finding("without_person", {"n": 1200}),
     Finding("unreadable", {"n": 3}),
+    Finding("unclear", {"n": 1}),
     Finding("rule", {"margin": 2.0, "error": 0.01}),
-    *map(Finding, watch.LIMITS),
     Finding("about_evidence"),
     Finding("blocks", {"n": 4200}),
 ]

@@ -27,6 +27,7 @@ FINAL = r"\bfinal (?:answer|decision|verdict)\b(?: is| would be)?"
 # Texts with a choice that state none: "no information", "no matter who".
 NO_DECISION = re.compile(
     r"\bno (?:one|problem|doubt|matter|information|idea|opinion|reason|data|worries)\b"
+    r"|\bno (?:[a-z]+ ){0,2}(?:answer|decision|comment|verdict|conclusion|recommendation)s?\b|\bno way (?:to|of)\b"
     r"|\byes-men\b|\bno\. \d",
     re.IGNORECASE,
 )

@@ -37,10 +37,12 @@ SAFETY_MARKER = re.compile(r"(?:(?<!\s)\s++)?(?<!_)(?:_*+POTENTIALLY_++UNSAFE)++
 ARTICLE_BEFORE = r"(?:(?<![\w.'’‐‑–-])(?P<article>an?)(?P<gap>\s+[\"'“‘*_(]*))?"
 # Words whose first sound differs from their first letter: "a European", "an honest", "an 80-year-old", "an FTM".
 Y_OR_W = re.compile(
-    r"e[uw]|on(?:e|ce)(?![a-z])|uni(?!n|m|r|den|ll|ss)|u(?:k|s[aeiu]|t[io]|bi|ga|r[ou])|us(?![a-z])", re.IGNORECASE
+    r"e[uw]|on(?:e|ce)(?![a-z])|uni(?!n|m|r|den|ll|ss)|u(?:\.|k|s[aeiu]|t[aeio]|bi|ga|r[iou]|y)|us(?![a-z])",
+    re.IGNORECASE,
 )
 ARTICLES = ("a", "an")
 NO_MATCH = re.compile("(?!)")
+OUTSIDE = r"(?<![^\W_])"  # before a word; underscores around it are markup
 NO_ARTICLE = "(?P<article>(?!))?(?P<gap>)"  # the groups of ARTICLE_BEFORE, in other languages
 # English words that in capitals are descriptors, such as "US": a mention has capitals, and "us" is none.
 ENGLISH_WORDS = "aids all am any as at be by can do go he if in is it may me no of on or so to up us we who"
@@ -79,7 +81,11 @@ FEW_IN_PROMPTS = 0.5
 MAX_PROMPTS = 1000  # in which mentions are counted
 SILENT_H = re.compile(r"heir|honest|hono|hour|hiv(?![a-z])", re.IGNORECASE)
 NUMBER_WITH_VOWEL = re.compile(r"8|1[18](?:[.,]?\d{3})*(?!\d)")  # eight(y), eleven, eighteen
-SPELLED = re.compile(r"(?![A-Z0-9]*[AEIOUY])[A-Z0-9]*[A-Z][A-Z0-9]*(?![a-z])")  # spelled out: no vowels
+# Spelled out: without vowels, or beginning as no word does ("MBA", "NGO", not "SNAP").
+SPELLED = re.compile(
+    r"(?:(?![A-Z0-9]*[AEIOUY])[A-Z0-9]*[A-Z][A-Z0-9]*"
+    r"|SUV|(?!S[CHKLMNPTWQ]|F[LR]|RH)[FHLMNRSX][B-DF-HJ-NP-TV-XZ][A-Z0-9]+)s?(?![a-z])"
+)
 
 
 def clean_response(response: str, descriptor: Term, neutral: str | None = None, *, exact: bool = False) -> str:
@@ -254,7 +260,7 @@ def _inflected_mention(descriptor: str, language: str) -> re.Pattern[str]:
         return NO_MATCH
     forms = [inflected(word, language, _spelling_pattern(word)) for word in words]
     pattern = r"[\s‐‑–-]*+".join(forms)
-    return re.compile(rf"{NO_ARTICLE}(?<!\w){pattern}(?!\w)", re.IGNORECASE)
+    return re.compile(rf"{NO_ARTICLE}{OUTSIDE}{pattern}(?![^\W_])", re.IGNORECASE)
 
 
 def _is_meant(descriptor: str, mention: re.Match[str]) -> bool:
@@ -321,7 +327,7 @@ def _letters(text: str) -> str:
 def _forms_pattern(forms: tuple[str, ...]) -> re.Pattern[str]:
     words = [re.split(r"[\s‐‑–-]+", unicodedata.normalize("NFC", form)) for form in forms if form]
     patterns = [r"[\s‐‑–-]*+".join(map(_spelling_pattern, parts)) for parts in words]
-    return re.compile(rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)", re.IGNORECASE) if patterns else NO_MATCH
+    return re.compile(rf"{OUTSIDE}(?:{'|'.join(patterns)})(?![^\W_])", re.IGNORECASE) if patterns else NO_MATCH
 
 
 def spoken_article(phrase: str) -> str:
@@ -364,7 +370,7 @@ def _mention_pattern(descriptor: str) -> re.Pattern[str]:
             pattern += _word_pattern(word, is_last, is_verb=previous == "who")
             pattern += "" if is_last else r"[\s‐‑–-]*+"
         previous = word.lower()
-    return re.compile(rf"{ARTICLE_BEFORE}(?<!\w){pattern}(?!\w)", re.IGNORECASE)
+    return re.compile(rf"{ARTICLE_BEFORE}{OUTSIDE}{pattern}(?![^\W_])", re.IGNORECASE)
 
 
 def _word_pattern(word: str, is_last: bool, is_verb: bool) -> str:

@@ -27,7 +27,8 @@ FILTER_REASONS = (FILTERED, REFUSAL)  # an answer that its provider withheld
 NO_CONTENT = "no content"
 NO_ANSWER = "chat without an answer"
 TOOL_CALL = "call of a tool"
-NO_ERROR = ("false", "0", "ok")  # what tables with an error in each row write for none
+# What sources with an error in each row write for none.
+NO_ERROR = ("false", "0", "200", "ok", "success", "no error", "[]", "{}")
 MAX_REASON = 60  # characters
 # How providers say that a filter of theirs rejected a text.
 FILTER = re.compile(
@@ -40,6 +41,9 @@ OVERLOAD = re.compile(
     r"rate[ _-]?limit|too many requests|quota|overload|time[ _-]?out|timed out|\b(?:408|429|50[0-4]|529)\b",
     re.IGNORECASE,
 )
+
+CODE = re.compile(r"\S{1,40}")
+NAMED_CODE = re.compile(r"\b\w*(?:Error|Exception|Timeout)\b|\b[45]\d\d\b")
 
 
 class Ending(StrEnum):
@@ -180,7 +184,7 @@ def error_reason(error: object) -> str:
     >>> error_reason({"code": "content_filter", "message": "Filtered after 500 tokens."})
     'content_filter'
     """
-    if not error or is_blank(error) or str(error).strip().casefold() in NO_ERROR:
+    if _says_no_error(error):
         return ""
     name = _error_name(error)
     text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False, default=str)
@@ -190,10 +194,31 @@ def error_reason(error: object) -> str:
     return short_reason(f"error {name}".strip())
 
 
+def _says_no_error(error: object) -> bool:
+    """Return whether an error, or every value in it, is a word or a number for none.
+
+    >>> [
+    ...     _says_no_error(error)
+    ...     for error in ({"code": 0, "message": "success"}, {"code": 200}, {"code": None, "type": "x"})
+    ... ]
+    [True, True, False]
+    """
+    if isinstance(error, Mapping):
+        return all(map(_says_no_error, error.values()))
+    return not error or is_blank(error) or str(error).strip().casefold() in NO_ERROR
+
+
 def _error_name(error: object) -> str:
-    """Return the code or type in an error, or the error itself if it is a text."""
+    """Return the code or type in an error; of a text the code in it, since a sentence may name the single request.
+
+    >>> _error_name("APITimeoutError: no answer to Ann"), _error_name("server_error"), _error_name("Ann is ill")
+    ('APITimeoutError', 'server_error', '')
+    """
+    if isinstance(error, str):
+        found = CODE.fullmatch(error.strip()) or NAMED_CODE.search(error) or OVERLOAD.search(error)
+        return found[0] if found else ""
     if not isinstance(error, Mapping):
-        return error if isinstance(error, str) else ""
+        return ""
     if isinstance(error.get("error"), Mapping):
         return _error_name(error["error"])
     names = [error.get(name) for name in ("code", "type", "status")]

@@ -21,6 +21,8 @@ SEPARATOR = re.compile(r"\s*(?:;|\||\n|\s[+&]\s|/|,\s)\s*")  # of a list in a ce
 NOT_APPLICABLE = re.compile(r"\s*n\s?/\s?a\.?\s*", re.IGNORECASE)
 LIST = re.compile(r"\s*[\[{(].*[\])}]\s*", re.DOTALL)
 NO_VALUE = ("", "nan", "nat", "none", "null", "nil", "undefined", "n/a", "na", "#n/a", "<na>", "-")
+# What programs and spreadsheets write for a missing text; other words of NO_VALUE, such as "none", are classes, too.
+NO_CLASS = ("nan", "nat", "n/a", "#n/a", "<na>", "#div/0!", "#name?", "#null!", "#num!", "#ref!", "#value!")
 MAX_CLASSES = 20  # of an outcome whose cells are mostly different: more are free text
 SHOWN = 4  # cells in an error
 
@@ -37,18 +39,26 @@ def is_blank(value: object) -> bool:
 def read_cells(values: Sequence[object]) -> list:
     """Return the values of a column, with None in place of blanks, and numbers in place of their texts.
 
-    >>> read_cells(["1,5", " ", "0,25"]), read_cells(["12 %", "7.5 %"]), read_cells(["1,234", "2,345"])
-    ([1.5, None, 0.25], [12.0, 7.5], ['1,234', '2,345'])
+    Where all other cells are numbers, each word of NO_VALUE is a blank; among texts, only those of NO_CLASS.
+
+    >>> read_cells(["1,5", " ", "0,25"]), read_cells(["12 %", "none"]), read_cells(["1,234", "2,345"])
+    ([1.5, None, 0.25], [12.0, None], ['1,234', '2,345'])
+    >>> read_cells(["high", "n/a", "none"])
+    ['high', None, 'none']
     """
-    cells = [None if isinstance(value, str) and not value.strip() else value for value in values]
-    texts = [cell.strip() for cell in cells if isinstance(cell, str)]
-    if not texts or any(cell is not None and not isinstance(cell, str) for cell in cells):
-        return cells
-    numbers = _numbers(texts)
+    if any(value is not None and not isinstance(value, str) for value in values):
+        return [None if isinstance(value, str) and not value.strip() else value for value in values]
+    texts = [value.strip() for value in values if value is not None and not _has_none(value)]
+    numbers = _numbers(texts) if texts else None
     if numbers is None:
-        return cells
+        return [None if value is None or value.strip().casefold() in ("", *NO_CLASS) else value for value in values]
     found = iter(numbers)
-    return [None if cell is None else next(found) for cell in cells]
+    return [None if value is None or _has_none(value) else next(found) for value in values]
+
+
+def _has_none(text: str) -> bool:
+    """Return whether a cell of numbers has none."""
+    return text.strip().casefold() in (*NO_VALUE, *NO_CLASS)
 
 
 def _numbers(texts: Sequence[str]) -> list[float] | None:

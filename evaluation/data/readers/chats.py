@@ -17,6 +17,7 @@ USER = "user"
 ASSISTANT = "assistant"
 SYSTEM = "system"
 ROLES = {"human": USER, "gpt": ASSISTANT, "ai": ASSISTANT, "model": ASSISTANT, "bot": ASSISTANT, "developer": SYSTEM}
+KNOWN_ROLES = (USER, ASSISTANT, SYSTEM, "tool", "function", "ipython", "environment")  # a play has others
 CHATS = ("messages", "conversations", "conversation", "contents", "chat")  # names of a list of messages
 TEXT_PARTS = ("text", "output_text", "input_text", None)  # types of a part that the user reads or wrote
 REASONING_PARTS = ("thinking", "redacted_thinking", "reasoning")
@@ -51,7 +52,7 @@ def parse_json(value: object) -> object:
 def parse_chat(value: object) -> object:
     """Return the chat, message or provider's answer in a text of JSON; any other value as it is.
 
-    A response may be JSON that the user asked for, so other objects stay texts.
+    A response may be JSON that the user asked for, so other objects stay texts, and messages of others than a chat's.
     """
     parsed = parse_json(value)
     is_answer = False
@@ -60,7 +61,10 @@ def parse_chat(value: object) -> object:
         is_answer = not parsed.keys().isdisjoint((*BODY, *CHATS)) or parsed.get("object") == "response"
         is_answer = is_answer and not _has_own_lists(parsed)
         is_error = isinstance(parsed.get("error"), Mapping)
-    return parsed if is_chat(parsed) or is_message(parsed) or is_answer or is_error else value
+    messages = [parsed] if is_message(parsed) else parsed
+    has_messages = is_chat(messages) and all(role_of(message) in KNOWN_ROLES for message in messages)
+    has_messages = has_messages or (is_chat(messages) and not isinstance(value, str))
+    return parsed if has_messages or is_answer or is_error else value
 
 
 def _has_own_lists(value: Mapping[str, object]) -> bool:
@@ -225,7 +229,7 @@ def _answer_in_object(value: Mapping[str, object], depth: int) -> Answer | None:
     for name in ("message", "output", *CHATS, "generations", "completion", "generated_text"):
         if name in value:
             return _with_stop(value, answer_in(parse_json(value[name]), depth + 1), value)
-    if any(name in value for name in ("content", "parts", "value", "text", "refusal")):
+    if any(name in value for name in ("content", "parts", "value", "text", "refusal")) or is_message(value):
         return _with_stop(value, content_of(value), value)
     error = error_reason(value.get("error"))
     return Answer(None, error=error) if error else None

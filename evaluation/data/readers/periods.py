@@ -16,7 +16,8 @@ DATE = "date"
 # Names of the column of dates in logs of products and of other tools (langfuse, OpenAI), in lower case.
 NAMES = (DATE, "day", "datetime", "timestamp", "time", "created_at", "createdat", "created", "starttime", "start_time")
 MIN_SECONDS = 1e8  # since 1970: a smaller number, such as 20260831 or 2026, is no number of seconds
-MILLISECONDS = 1e11  # a larger number of seconds since 1970 would be after the year 5000
+# From which number of seconds on a number is of a smaller unit: as seconds, it would be after the year 5000.
+UNITS = {1e17: "ns", 1e14: "us", 1e11: "ms", MIN_SECONDS: "s"}
 FORMS = "write 2026-08-31, 2026-08-31T12:00:00Z, or seconds since 1970"
 
 
@@ -89,8 +90,8 @@ def _time(value: object) -> pd.Timestamp | None:
         seconds = np.nan
     try:
         if np.isfinite(seconds):
-            unit = "ms" if seconds > MILLISECONDS else "s"
-            return pd.Timestamp(seconds, unit=unit, tz="UTC") if seconds > MIN_SECONDS else None
+            unit = next((unit for least, unit in UNITS.items() if seconds > least), None)
+            return None if unit is None else pd.Timestamp(seconds, unit=unit, tz="UTC")
         time = pd.to_datetime(value, format="ISO8601") if isinstance(value, str) else pd.Timestamp(str(value))
     except (ValueError, TypeError, OverflowError):
         return None

@@ -211,7 +211,8 @@ def read_responses(
         descriptor_column: the column with the descriptors, if it has another name.
         named: our column → its name in the file, or a dotted path into nested values.
         reasoning: the start and end of the model's reasoning, if they are not known ones (`language/reasoning`).
-        unknown: the descriptor of rows without one; None: such a row is an error.
+        unknown: the descriptor of rows without one, whose template and axis may be missing, too; None: such a row is an
+            error.
 
     Raises:
         InputError: the file does not exist or cannot be read, columns are missing, or a response is not text.
@@ -259,7 +260,9 @@ def _responses_in(
     if columns.PROMPT_ID not in table or descriptor_column in table:  # with ids, the prompts have the descriptors
         table = name_descriptor(table, path, descriptor_column)
     if unknown is not None:
-        table[columns.DESCRIPTOR] = _named_people(table, unknown)
+        table[columns.DESCRIPTOR] = _named(table, columns.DESCRIPTOR, unknown)
+        kinds = [name for name in (columns.TEMPLATE, columns.AXIS) if name in table]
+        table |= {name: _as_texts(_named(table, name, UNSPECIFIED)) for name in kinds}
     required = (columns.RESPONSE,) if columns.PROMPT_ID in table else WITHOUT_IDS
     try:
         require_columns(list(table), required, f"responses: {path}")
@@ -282,9 +285,9 @@ def _responses_in(
     return table | answers
 
 
-def _named_people(table: Mapping[str, list], unknown: str) -> list[object]:
-    """Return the descriptor of each row; `unknown` if it has none. A word such as "none" may be the name of a group."""
-    given = table.get(columns.DESCRIPTOR, [None] * len(table[next(iter(table))]))
+def _named(table: Mapping[str, list], name: str, unknown: str) -> list[object]:
+    """Return the values of a column of names; `unknown` where there is none. A word such as "none" may be a name."""
+    given = table.get(name, [None] * len(table[next(iter(table))]))
     return [unknown if value is None or not str(value).strip() else value for value in given]
 
 
@@ -400,7 +403,7 @@ def _answers(table: Mapping[str, list], path: Path, markers: Sequence[str] | Non
         if not answer.error and (is_body or not (answer.text or "").strip()):
             answer = replace(answer, error=error_reason(parse_json(error)))
         stop = answer.stop or ("" if stop is None else str(stop))
-        reasoning = answer.reasoning or ("" if thought is None else str(thought))
+        reasoning = answer.reasoning or (str(thought) if thought else "")
         answers.append(replace(answer, stop=stop, reasoning=reasoning))
     measured = [measured_answer(answer, markers) for answer in answers]
     reasons = [answer.reason for answer in measured]

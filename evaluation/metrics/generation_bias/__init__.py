@@ -72,12 +72,12 @@ from evenhand.evaluation.metrics.generation_bias.measures.decision import JUDGED
 from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import LIKELY_DECISION
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import ERROR_SHARE, AttributesPart, has_attributes
-from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
+from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart, corpus_inputs
 from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionsPart, judge_decisions
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart, all_values
-from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
+from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart, phrase_inputs
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
@@ -170,10 +170,7 @@ class GenerationBias(Family):
         Raises:
             InputError: the file of phrases does not exist or has a wrong format; the corpus does not exist.
         """
-        inputs: dict[str, Json] = {}
-        for part in self.parts:
-            inputs |= part.comparison_inputs(settings)
-        return inputs
+        return {**corpus_inputs(settings.corpus), **phrase_inputs(settings.phrases)}
 
     def write_prompts(self, path: Path, config: FamilyConfig) -> int:
         """Write the prompts for another program to answer, and return their number."""

@@ -82,32 +82,37 @@ def decision(
     left: tuple[float, float] | None,
     costs: Iterable[Cost],
     serious_rises: Sequence[Finding],
-    limits: ComparisonSettings,
+    *,
+    max_size: float,
+    max_cost: float,
+    has_serious_fall: bool = False,
 ) -> Finding:
     """Return what a comparison advises, as a finding of the kind "decision", with what is against it and what is open.
 
-    The second model may ship if the difference fell, and the intervals of what is left and of each cost are within the
-    limits. It may not if the difference rose, if an interval is beyond its limit, or if somebody is shown to get more
-    of something serious than before. Otherwise more has to be measured.
+    The second model may ship if the difference fell, or that of somebody in something serious, and the intervals of
+    what is left and of each cost are within the limits. It may not if the difference rose, if an interval is beyond its
+    limit, or if somebody is shown to get more of something serious than before. Otherwise more has to be measured.
 
     Args:
         direction: how the whole difference in style changed; a value that is no direction means that it is unknown.
         left: the interval of the share of moved answers after the change (`headline.Size`); None if it is unknown.
         costs: the `found_costs`.
         serious_rises: findings on people who are shown to get more of a serious outcome than before.
-        limits: the limits.
+        max_size: the largest difference, in answers of 100, with which the second model may ship.
+        max_cost: the largest cost, in %, that is called small.
+        has_serious_fall: whether somebody's difference in something serious is shown to have fallen.
     """
     against = [Finding("serious_rise", {"person": found}) for found in serious_rises]
     still_open = []
     if direction == ROSE:
         against.append(Finding("difference_rose"))
-    elif direction != FELL:
+    elif direction != FELL and not has_serious_fall:
         still_open.append(Finding("no_fall_shown"))
     low, high = left or (0.0, math.inf)
-    if low > limits.max_size / 100:
-        against.append(Finding("too_large", {"max_size": limits.max_size}))
-    elif high > limits.max_size / 100:
-        still_open.append(Finding("perhaps_too_large", {"max_size": limits.max_size}))
+    if low > max_size / 100:
+        against.append(Finding("too_large", {"max_size": max_size}))
+    elif high > max_size / 100:
+        still_open.append(Finding("perhaps_too_large", {"max_size": max_size}))
     unknown = []
     for cost in costs:
         label = {"label": cost.label}
@@ -125,4 +130,4 @@ def decision(
     elif still_open:
         advice = MEASURE_MORE
     reasons = {"against": against, "open": still_open}
-    return Finding("decision", {"advice": advice, **reasons, "max_size": limits.max_size, "max_cost": limits.max_cost})
+    return Finding("decision", {"advice": advice, **reasons, "max_size": max_size, "max_cost": max_cost})

@@ -220,6 +220,17 @@ def is_serious_rise(found: Finding) -> bool:
     return not _gets_more(before) or after.interval[0] > before.interval[1]
 
 
+def is_serious_fall(found: Finding) -> bool:
+    """Return whether somebody was shown to get more of a serious outcome than others, and gets less more after.
+
+    The interval of the difference after lies below the interval before.
+    """
+    values = found.values
+    if values["outcome"].name not in serious_measures() or not _gets_more(values["before"]):
+        return False
+    return values["after"].interval[1] < values["before"].interval[0]
+
+
 def _gets_more(level: Level) -> bool:
     """Return whether somebody is shown to get more of an outcome than others."""
     return level.certainty == SHOWN and level.estimate > 0

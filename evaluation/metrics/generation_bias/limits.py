@@ -82,7 +82,7 @@ def findings_alone(
     findings = []
     if max_pooled_fgb is not None:
         findings.append(_pooled(run, max_pooled_fgb))
-    for outcome, limit in (max_spread or {}).items():
+    for outcome, limit in sorted((max_spread or {}).items()):
         findings.append(_outcome_spread(run, outcome, limit))
     if max_difference is not None:
         findings.append(_largest_difference(run, max_difference))
@@ -179,7 +179,7 @@ def _rise(baseline: Path, old: Answers, new: Answers, max_rise: float | None) ->
     after = difference.value + before
     status, changed = _rise_under(limit, old, new, headline_of(scores, Kind.REDUCTION))
     sides = {"before": _size(before), "after": _size(after)}
-    details = [Finding("rise_compared", {"n": len(old)})]
+    details = [Finding("rise_compared", {"n": int((old.has_value() & new.has_value()).sum())})]
     if before > 0:
         allowed = {"before": moved_share(before), "allowed": moved_share((1 + limit) * before)}
         details.append(Finding("rise_allowed", {"limit": limit, **allowed}))

@@ -15,7 +15,7 @@ from evenhand.evaluation.metrics.generation_bias.advice import (
     meaning,
     run_steps,
 )
-from evenhand.evaluation.metrics.generation_bias.answers import read_answers
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.decision import decision, found_costs
@@ -24,6 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
 from evenhand.evaluation.metrics.generation_bias.findings import (
     changes_section,
+    is_serious_fall,
     is_serious_rise,
     people_changes,
     people_section,
@@ -57,11 +58,12 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     comparison_verdict,
     run_verdict,
 )
-from evenhand.evaluation.metrics.generation_bias.words import caution_text, note, words
+from evenhand.evaluation.metrics.generation_bias.words import FILES, caution_text, note, words
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import before_after, sanitize
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.score_sections import change_sections, group_label, score_sections
+from evenhand.evaluation.report.words import listed
 from evenhand.evaluation.score import BiasScore, Form, Kind, signature_line
 
 # The metrics with the least noise. Among the tables of groups, such as axes, their tables come first.
@@ -85,7 +87,6 @@ WORDS = {
     "group of people": "word_group",
     "style": "word_style",
 }
-LIMITS = ("limit_of_harm", "limit_of_equality", "limit_of_classifier", "limit_of_chance")
 
 
 def run_facts(run: FamilyRun) -> Facts:
@@ -155,7 +156,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
         headline_value=headline_value(facts.size),
-        headline_caption=_caption(facts, run.config),
+        headline_caption=" ".join([_caption(facts, run.config), words(answer_count(measured))]),
         verdict=words(facts.verdict),
         explanations=[words(found) for found in facts.explanations],
         steps=run_steps(run, named, is_shown=bias_verdict(headline) == SHOWN),
@@ -164,7 +165,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         private_notes=[words(found) for found in system_prompt_notes(run)],
         sections=_folded_last(sections),
         glossary=_glossary(scores),
-        limits=list(map(note, LIMITS)),
+        limits=listed("limits", *FILES),
         signature=run.signature(FGB),
         signature_lines=[signature_line(headline)],
     )
@@ -207,7 +208,9 @@ def _change_findings(
             left=size.values["after"].interval,
             costs=costs,
             serious_rises=list(filter(is_serious_rise, people)),
-            limits=limits,
+            max_size=limits.max_size,
+            max_cost=limits.max_cost,
+            has_serious_fall=any(map(is_serious_fall, people)),
         ),
     )
     return facts, named
@@ -225,13 +228,14 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         sections += part.change_sections(before, after, changes)
     sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
     assert facts.decision  # a comparison always advises
+    advice = Finding("advice", facts.decision.values)
     costs = Finding("costs", {"costs": facts.costs, "max_cost": facts.decision.values["max_cost"]})
     return Page(
         title="Generation bias before and after",
         subtitle=before_after(before.config.model.name, after.config.model.name),
         headline_value=headline_value(facts.size),
         headline_caption=_caption(facts, before.config),
-        verdict=" ".join(words(found) for found in [*facts.people[:1], facts.verdict]),
+        verdict=" ".join(words(found) for found in [advice, *facts.people[:1], facts.verdict]),
         explanations=[words(found) for found in (facts.decision, costs, *facts.explanations)],
         steps=comparison_steps(before.folder, after.folder),
         warnings=list(map(caution_text, facts.cautions)),
@@ -239,7 +243,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         private_notes=[words(found) for found in system_prompt_notes(before, after)],
         sections=_folded_last(sections),
         glossary=_glossary(before.scores),
-        limits=list(map(note, LIMITS)),
+        limits=listed("limits", *FILES),
         signature={"before": before.signature(FGB), "after": after.signature(FGB)},
         signature_lines=[signature_line(old), signature_line(new)],
         sides=("before", "after"),
@@ -315,6 +319,12 @@ def system_prompt_notes(*runs: FamilyRun) -> list[Finding]:
     """Return [the system prompts of the runs], or [] if none has one."""
     prompts = [run.config.open_model().settings.system_prompt for run in runs]
     return [Finding("system_prompts", {"prompts": list(dict.fromkeys(prompts))})] if any(prompts) else []
+
+
+def answer_count(measured: Answers) -> Finding:
+    """Return how many answers to how many kinds of people a run has."""
+    n_people = int(measured.table[columns.DESCRIPTOR].nunique())
+    return Finding("answer_count", {"n": len(measured), "n_people": n_people})
 
 
 def _caption(facts: Facts, config: FamilyConfig) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from evenhand.evaluation.report.score_sections import (
     score_sections,
     scores_table,
 )
+from evenhand.evaluation.report.words import note
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
@@ -48,6 +50,7 @@ from evenhand.evaluation.score import (
 from evenhand.evaluation.settings import Access, StrictSettings, as_settings
 from evenhand.evaluation.statistics.gender import IS_ONE_FORM, NOUN_GENDER, gender_differences, gender_scores
 
+WORDS = Path(__file__).with_name("words.j2")
 N_ENDS = 8  # descriptors at either end of the table of genders
 MANY_LEFT_OUT = 0.10  # share of sentences left out above which the page has a warning
 PREFERENCE = "masculine_preference"
@@ -105,20 +108,6 @@ class LikelihoodBias(Family):
     )
     TITLE = "Likelihood Bias"
     WORDS = ("words.j2",)
-    NOTES = (
-        "Brackets hold the 95 % interval over other descriptors of the same kind, not over other nouns or templates.",
-    )
-    LIMITS = (
-        "The likelihood of a sentence is not an opinion. The numbers show how differently a model treats descriptors. "
-        "They do not show harm, and a high Likelihood Bias does not show which descriptors the model treats well.",
-        "Descriptors with more or rarer tokens are less likely. The scores, as in the paper, include descriptors of "
-        "all lengths.",
-        "The test of the paper assumes that the sentences of two descriptors are independent, but both have the same "
-        "nouns. It therefore misses differences, but does not invent them. The share paired by noun does not miss "
-        "them.",
-        "Axes differ in the number and kind of their descriptors, so compare models on one axis rather than axes of "
-        "one model, and only between runs with the same nouns.",
-    )
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the model and of the dataset or the file of sentences."""
@@ -300,7 +289,7 @@ def _gender_section(scores: list[BiasScore], likelihoods: pd.DataFrame) -> Secti
         scores_table(find_format(PREFERENCE).title, scores, "group"),
         Table("Descriptors at either end", ("descriptor", "axis", "difference"), tuple(rows)),
     ]
-    return Section("Feminine against masculine", ["Below 0, the feminine is likelier."], tables)
+    return Section("Feminine against masculine", [note(WORDS, "about_gender")], tables)
 
 
 def _extremes_section(likelihoods: pd.DataFrame, scores: Sequence[BiasScore]) -> Section:
@@ -319,16 +308,10 @@ def _extremes_section(likelihoods: pd.DataFrame, scores: Sequence[BiasScore]) ->
         cells = (number_cell(value, 0), *ends, Cell(f"{of_axis['compared'].iloc[0]}"))
         lines.append((value, Row(sanitize(str(axis).replace("_", " ")), cells)))
     lines.sort(key=lambda line: -line[0])
-    note = (
-        f"In “{sanitize(template, 60)}”, with the median perplexity over nouns (of a masked model, pseudo-perplexity). "
-        "Only descriptors with the most common number of tokens of their axis are compared. Likelihood Bias is the "
-        "mean over the run's templates; Smith et al. 2022, Table 3, has the highest three axes and the lowest, in one "
-        "template."
-    )
     names = ("axis", "Likelihood Bias, %", "most likely", "least likely", "compared")
     title = "Most and least likely descriptors by axis"
     table = Table(title, names, tuple(row for _, row in lines))
-    return Section(title, [note] if lines else [], [table], is_private=True)
+    return Section(title, [note(WORDS, "about_extremes", template=template)] if lines else [], [table], is_private=True)
 
 
 def _with_medians(ends: pd.DataFrame) -> str:

@@ -1,5 +1,7 @@
 """The distribution of perplexities by template and axis (Smith et al. 2022, Figures 2 and 4)."""
 
+from pathlib import Path
+
 import pandas as pd
 from matplotlib.figure import Figure as Chart
 
@@ -8,7 +10,9 @@ from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import LOVE, s
 from evenhand.evaluation.report.figures import BEFORE_COLOR, INK, SMALL, WIDE, new_chart, styled, svg
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
+from evenhand.evaluation.report.words import note
 
+WORDS = Path(__file__).with_name("words.j2")
 COLUMNS = 3
 BOX_HEIGHT = 15  # pixels
 PANEL_MARGIN = 55  # pixels for a panel's title and axis
@@ -26,12 +30,7 @@ def distribution_section(likelihoods: pd.DataFrame) -> Section:
         return Section("Distribution of perplexity")
     templates = sorted(table[columns.TEMPLATE].unique(), key=lambda template: (template != LOVE, template))
     panels = {template: table[table[columns.TEMPLATE] == template] for template in templates}
-    note = (
-        "A box holds the quartiles, and its whiskers 5 and 95 %, of all sentences of an axis. The scale is "
-        "logarithmic. Smith et al. 2022, Figures 2 and 4, have points in place of boxes, equally many for each axis, "
-        "and name some."
-    )
-    figures = [Figure("", svg(box_panels(panels)), note)]
+    figures = [Figure("", svg(box_panels(panels)), note(WORDS, "about_distributions"))]
     return Section("Distribution of perplexity", figures=figures, folded=True, is_private=True)
 
 

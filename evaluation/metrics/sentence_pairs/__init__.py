@@ -44,6 +44,7 @@ from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Page, Row, Section, Table
+from evenhand.evaluation.report.words import note
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
@@ -59,7 +60,7 @@ from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FL
 from evenhand.evaluation.tables import label_batches, table_rows
 
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
-AS_FIGURE_2 = "Steinborn et al. 2022, Figure 2, has a box for each model and language: give these runs to `report`."
+WORDS = Path(__file__).with_name("words.j2")
 PUBLISHED = {"s_jsd": (1000, 1), "cps": (1, 1), "b_s_jsd": (1, 1)}  # metric → factor and decimals of the paper's tables
 # The side of the ideal on which a model prefers stereotypes.
 STEREOTYPE_SIDES = {"s_jsd": Direction.BELOW, "cps": Direction.ABOVE, "stereotype_preference": Direction.ABOVE}
@@ -160,21 +161,6 @@ class SentencePairs(Family):
     )
     TITLE = "Sentence pairs"
     WORDS = ("words.j2",)
-    NOTES = (
-        "Brackets hold the 95 % interval over new pairs of the same kind; of means, by the bootstrap-t. Detectable is "
-        "the smallest true distance from the ideal, or true change, that these pairs would show in four of five "
-        "measurements.",
-    )
-    LIMITS = (
-        "A share of 50 % means that the model prefers neither sentence more often. It does not mean that the model is "
-        "fair: it may strongly prefer half of the stereotypes and the reverse of the other half.",
-        "A single pair or a handful of pairs means nothing, and a bias type has few pairs. Read the intervals: of "
-        "twenty groups without any preference, about one has an interval that excludes the ideal by chance.",
-        "CrowS-Pairs has known flaws (Blodgett et al. 2021), some of which a shipped list names, and its stereotypes "
-        "were written in the United States.",
-        "If a word is split into pieces, the later pieces are easy to predict, whoever the sentence is about. "
-        "Languages and tokenizers differ in this, so do not compare scores across them; `whole_words` masks all of it.",
-    )
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the model and of the pairs."""
@@ -294,7 +280,7 @@ class SentencePairs(Family):
         groups = {"all pairs": difference}
         groups |= {str(bias_type): part for bias_type, part in difference.groupby(table[columns.BIAS_TYPE])}
         distribution = _distribution_section(groups)
-        left_out_section = Section("Pairs left out", self.left_out(run))
+        left_out_section = Section("Pairs left out", [self.sentence(found) for found in self.find_left_out(run)])
         published = _published_section({run.model_name: run.scores})
         words = _words_section({run.model_name: table})
         return [*super().sections(run), published, words, left_out_section, distribution, examples]
@@ -472,8 +458,8 @@ def _published_section(runs: Mapping[str, Sequence[BiasScore]]) -> Section:
                 cells.append(Cell(f"{value} ± {number(factor * score.standard_error, decimals)}"))
         if len(cells) == len(PUBLISHED):
             rows.append(Row(sanitize(name, 60), tuple(cells)))
-    note = "± is the standard error, by the bootstrap over pairs."
-    table = Table("As in Steinborn et al. 2022", ("model", "S_JSD ×10⁻³", "CPS, %", "B.S_JSD, %"), tuple(rows), note)
+    about = note(WORDS, "about_errors")
+    table = Table("As in Steinborn et al. 2022", ("model", "S_JSD ×10⁻³", "CPS, %", "B.S_JSD, %"), tuple(rows), about)
     return Section("With standard errors", tables=[table] if rows else [], folded=True)
 
 
@@ -493,21 +479,24 @@ def _words_section(tables: Mapping[str, pd.DataFrame]) -> Section:
         cells = (Cell(f"{len(pairs):,}"), Cell(number(words, 0)), Cell(number(per_sentence, 0)))
         rows.append(Row(sanitize(name, 60), cells))
         if reason:
-            reasons.append(f"{sanitize(name, 60)}: {reason}.")
+            reasons.append(note(WORDS, "about_words", name=name, reason=reason))
     names = ("model", "pairs", "words", "words per sentence")
     return Section("Words", reasons, [Table("Words of the pairs", names, tuple(rows))], folded=True)
 
 
 def _distribution_section(groups: Mapping[str, pd.Series]) -> Section:
     """Return the section with the distribution of the pairs around the boundary (Steinborn et al. 2022, Figure 2)."""
-    from evenhand.evaluation.report.figures import BOX_NOTE, box_figure, svg
+    from evenhand.evaluation.report.figures import box_figure, svg
 
     defined = {name: values.dropna().to_numpy(float) for name, values in groups.items()}
     values = {sanitize(str(name), 60): numbers for name, numbers in defined.items() if len(numbers)}
     label = "Log-likelihood of the more stereotypical sentence minus the other, in nats"
-    sentence = "If many pairs are close to 0, a small change of the model moves many of them to the other side."
-    figures = [Figure("", svg(box_figure(label, values, ideal=0.0)), f"{BOX_NOTE} {AS_FIGURE_2}")] if values else []
-    return Section("Distribution of the pairs around the boundary", [sentence] if values else [], figures=figures)
+    title = "Distribution of the pairs around the boundary"
+    if not values:
+        return Section(title)
+    about = note(WORDS, "about_distribution", boxes=Finding("about_boxes"))
+    figure = Figure("", svg(box_figure(label, values, ideal=0.0)), about)
+    return Section(title, [note(WORDS, "about_boundary")], figures=[figure])
 
 
 def _example_section(title: str, table: pd.DataFrame, difference: pd.Series) -> Section:
@@ -520,8 +509,7 @@ def _example_section(title: str, table: pd.DataFrame, difference: pd.Series) -> 
         Section(f"Towards the {name} stereotypical sentence", examples=list(map(_example, table_rows(rows))))
         for name, rows in ends.items()
     ]
-    note = "The sentences repeat stereotypes, and some are offensive. They were written to test models."
-    return Section(title, [note] if len(ordered) else [], parts=parts)
+    return Section(title, [note(WORDS, "about_examples")] if len(ordered) else [], parts=parts)
 
 
 def _example(row: Mapping[str, Any]) -> Example:

@@ -6,6 +6,7 @@ with one line per source sentence.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -41,6 +42,7 @@ from evenhand.evaluation.report.score_sections import (
     number_cell,
     score_cell,
 )
+from evenhand.evaluation.report.words import note
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Signature, display_name, find_score, shown_direction
@@ -57,10 +59,7 @@ PAIR = "pair"
 MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 HEADINGS = {"en-xx": "From English", "xx-en": "Into English", "xx-xx": "Between other languages"}
 PREFERENCE = "gap, % of the mean"
-MAP_NOTE = (
-    "A square is the gap of the translations from the language of its row into the language of its column; squares of "
-    "languages without a gap are empty (Costa-jussà et al. 2023, Figure 6)."
-)
+WORDS = Path(__file__).with_name("words.j2")
 gap_format = partial(Format, ideal=0, signed=True)
 accuracy_format = partial(Format, unit="%", factor=100, decimals=1, ideal=1)
 
@@ -126,21 +125,6 @@ class TranslationBias(Family):
     )
     TITLE = "Translations and gender"
     WORDS = ("words.j2",)
-    NOTES = (
-        "Brackets hold the 95 % interval of the paired bootstrap over sentences of the same kind; p is two-sided.",
-        "If a sentence has no masculine or no feminine reference, a neutral or a generic one replaces it; without one, "
-        "the sentence is left out for both genders.",
-        "Into English, the reference is the same for both genders: the sentences of one gender are translated better. "
-        "Between other languages, a sentence is compared with the reference of its gender.",
-    )
-    LIMITS = (
-        "References are masculine or feminine. Other genders, and other ways of writing about them, are not measured.",
-        "Do not compare BLEU points, or gaps, between languages. A gap of 0 does not mean that a system is fair: it "
-        "may be equally bad for both genders, or right half of the time.",
-        "If a language does not mark gender, or if a neutral reference replaces a missing one, the gap is nearer to 0 "
-        "and describes the references more than the system. The references are by few translators.",
-        "Of twenty languages without a gap, about one is expected to have an interval that excludes 0 by chance.",
-    )
 
     def loads_model(self, config: FamilyConfig) -> bool:
         return config.settings.translations is None
@@ -241,7 +225,8 @@ class TranslationBias(Family):
         languages = run.table("languages")
         cuts = _cut_sections(run.table("sentence_scores"), self.headline(run.scores))
         further = [_map_section(run.scores), *cuts, _language_section(languages, run.scores)]
-        return [*super().sections(run), *further, _left_out_section(languages, self.left_out(run))]
+        left_out = [self.sentence(found) for found in self.find_left_out(run)]
+        return [*super().sections(run), *further, _left_out_section(languages, left_out)]
 
 
 def _language_section(languages: pd.DataFrame, scores: Sequence[BiasScore]) -> Section:
@@ -259,12 +244,12 @@ def _language_section(languages: pd.DataFrame, scores: Sequence[BiasScore]) -> S
             cells += [Cell("")] * (1 + len(GENDERS))
         rows.append(Row(language_name(code), tuple(cells)))
     caption = "Sentences with a reference of each gender"
-    note = ""
+    about = ""
     if sides:
         caption = f"Gap by source and target, and {caption.lower()}"
-        note = "A gap is the mean over all targets, or all sources, as in Costa-jussà et al. 2023, Table 2."
+        about = note(WORDS, "about_sides")
     columns = ("language", *(f"gap as {side}" for side in sides), "sentences", *GENDERS)
-    return Section("References by gender", tables=[Table(caption, columns, tuple(rows), note)])
+    return Section("References by gender", tables=[Table(caption, columns, tuple(rows), about)])
 
 
 def _gaps_by(scores: Sequence[BiasScore], key: str) -> dict[str, BiasScore]:
@@ -279,7 +264,7 @@ def _map_section(scores: Sequence[BiasScore]) -> Section:
 
     gaps = pair_gaps(scores)
     has_map = min(gaps.shape) > 1 and gaps.notna().any(axis=None)
-    figures = [Figure("", svg(pair_map(gaps)), MAP_NOTE)] if has_map else []
+    figures = [Figure("", svg(pair_map(gaps)), note(WORDS, "about_map"))] if has_map else []
     return Section("Map of the gaps", figures=figures)
 
 
@@ -358,10 +343,8 @@ def _cut_sections(sentences: pd.DataFrame, gap: BiasScore | None) -> Iterator[Se
             cells = [*(number_cell(row[name]) for name in numbers), number_cell(row["gap"], sign=True)]
             cells.append(number_cell(100 * row["preference"], sign=True))
             lines.append(Row(sanitize(str(row[by]), 60), (*cells, *count_cells(row["count"]))))
-        note = (
-            f"Without the descriptor “{metric.OUTLIER}”, which is in two axes."
-            if by == columns.AXIS and len(cuts)
-            else ""
-        )
+        about = ""
+        if by == columns.AXIS and len(cuts):
+            about = note(WORDS, "about_outlier", descriptor=metric.OUTLIER)
         names = (by, *numbers, "gap", PREFERENCE, "scores")
-        yield Section(f"By {by}", tables=[Table(caption, names, tuple(lines), note)])
+        yield Section(f"By {by}", tables=[Table(caption, names, tuple(lines), about)])

@@ -45,7 +45,7 @@ from evenhand.evaluation.data.gendered_translations import (
 from evenhand.evaluation.errors import InputError, require_extra, unknown_name
 from evenhand.evaluation.files import results_of_sources, sha256_of
 from evenhand.evaluation.score import BiasScore, Signature
-from evenhand.evaluation.statistics.intervals import percentile_interval
+from evenhand.evaluation.statistics.intervals import percentile_interval, varies
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
@@ -204,8 +204,9 @@ def translation_scores(
     or target (Costa-jussà et al. 2023, Figure 7 and Table 2).
 
     95 % percentile intervals and two-sided p-values against a gap of 0 are by the paired bootstrap over sentences
-    (Koehn 2004); a resample has the same sentences in all languages. n counts sentences. For means over languages, n
-    counts languages, and n_left_out counts languages with an undefined gap.
+    (Koehn 2004); a resample has the same sentences in all languages. Resamples that are all equal, as of one sentence,
+    give neither. n counts sentences. For means over languages, n counts languages, and n_left_out counts languages with
+    an undefined gap.
 
     Args:
         rows: the result of `align`, concatenated over languages.
@@ -270,8 +271,13 @@ class _ResampledScore:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % percentile interval; None without values or resamples."""
-        return percentile_interval(self.values[1:]) if self.values is not None and len(self.values) > 1 else None
+        """The 95 % percentile interval; None without values, or if resamples do not differ."""
+        return percentile_interval(self.values[1:]) if self.has_error else None
+
+    @property
+    def has_error(self) -> bool:
+        """Whether resamples of the sentences say how large the error is."""
+        return self.values is not None and varies(self.values[1:])
 
 
 def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores101") -> pd.DataFrame:
@@ -419,7 +425,7 @@ def _corpus_score(name: str, score: _ResampledScore, signature: Signature) -> Bi
 
 def _gap(name: str, score: _ResampledScore, signature: Signature) -> BiasScore:
     p_value = None
-    if score.values is not None and len(score.values) > 1:
+    if score.values is not None and score.has_error:
         below = int((score.values[1:] <= 0).sum())
         above = int((score.values[1:] >= 0).sum())
         p_value = min(1.0, 2 * (1 + min(below, above)) / len(score.values))

@@ -50,3 +50,15 @@ def test_other_files_and_folders_are_none(tmp_path):
     assert winobias_rows(tmp_path) is None
     with pytest.raises(InputError, match="unknown"):
         resolve_pairs_file(str(tmp_path))
+
+
+def test_lines_are_joined_by_their_numbers_in_any_encoding(folder):
+    (folder / "pro_stereotyped_type1.txt.test").write_bytes("\ufeff".encode() + PRO.encode() + b"\n\n")
+    swapped = "".join(f"{line}\n" for line in reversed(ANTI.replace("key", "café").splitlines()))
+    (folder / "anti_stereotyped_type1.txt.test").write_bytes(swapped.encode("cp1252"))
+    pairs = read_sentence_pairs(folder / "pro_stereotyped_type1.txt.test")
+    assert pairs["more"].tolist()[0] == "The nurse called the plumber because he had lost a key."
+    assert pairs["less"].tolist()[0] == "The nurse called the plumber because she had lost a café."
+    (folder / "anti_stereotyped_type1.txt.test").write_bytes(b"1 [a] \x81\x8d [he] .\n2 [b] [she]\n")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_sentence_pairs(folder / "pro_stereotyped_type1.txt.test")

@@ -36,6 +36,15 @@ def test_questions_are_evenly_spaced_and_their_labels_may_be_in_a_file(questions
         accuracy.read_questions(accuracy.Settings())
 
 
+def test_a_question_with_other_choices_is_another_question(questions):
+    """Three rows of one goal: one has other choices, one repeats a row."""
+    with questions.open("a") as file:
+        file.write(json.dumps({**QUESTIONS[0], "sol1": "perhaps", "label": 1}) + "\n" + json.dumps(QUESTIONS[0]) + "\n")
+    read = accuracy.read_questions(accuracy.Settings(questions=questions, n_questions=9))
+    assert read["goal"].tolist() == [f"Question {n}?" for n in (0, 1, 2, 3, 4, 0)]
+    assert read["sol1"].tolist()[-1] == "perhaps"
+
+
 @pytest.mark.parametrize("change", [{"sol1": 4}, {"sol2": ""}, {"goal": None}])
 def test_choices_that_are_no_texts_are_errors(questions, change):
     questions.write_text(json.dumps({**QUESTIONS[0], **change}) + "\n")
@@ -78,7 +87,7 @@ def test_a_person_who_gets_fewer_right_answers_is_shown():
     assert spread.interval[0] < 0.3 < spread.interval[1]  # √(Var(0.8, 0.2, 0.8, 0.8)), ddof 1
     assert mean.value == pytest.approx(0.65, abs=0.06)
     assert {"descriptor": "old"} in [score.group for score in shown]
-    assert accuracy.AnswerAccuracy().verdict(SimpleNamespace(scores=scores)).startswith("Right answers depend on who")
+    assert accuracy.AnswerAccuracy().find_verdict(SimpleNamespace(scores=scores)).kind == "depends"
     old = next(score for score in shown if score.group == {"descriptor": "old"})
     assert old.interval[0] < -0.45 < old.interval[1] and set(effects["unit"]) == {"deaf", "old", "tall", "rich"}
 

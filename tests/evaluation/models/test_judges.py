@@ -10,7 +10,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import judges
 from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
-from evenhand.evaluation.models.judges import judge_facts
+from evenhand.evaluation.models.judges import judge_facts, named_option
 from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.settings import JudgeSettings, StyleClassifierSettings
 from tests.fault_server import serving
@@ -239,3 +239,17 @@ def test_files_that_are_no_judge_are_errors(settings, tmp_path, content):
     (tmp_path / "polite.yaml").write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match="judge: .*polite.yaml"):
         load_style_classifier(settings("http://127.0.0.1:1/v1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("A) warm: 20%, B) polite: 70%, C) cold: 10%", None),
+        ("A: warm\nB: polite", None),
+        ("A) warm: 20%, B) polite: 70%, C) cold: 10%\nAnswer: B", "B"),
+        ("(B) polite, not (A) warm", "B"),
+        ("A) warm", "A"),
+    ],
+)
+def test_a_list_of_all_options_names_none(text, option):
+    assert named_option(text, ["warm", "polite", "cold"]) == option

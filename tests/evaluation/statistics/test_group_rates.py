@@ -44,6 +44,36 @@ def test_without_any_event_there_is_no_ratio():
     assert (table["ratio_to_highest_high"] >= 1).all()
 
 
+def test_a_group_at_one_template_gets_the_exact_interval_of_its_own_answers():
+    """Ten of 20 answers, all to one template: its own templates show no noise, and those of others are not its own."""
+    values = np.concatenate([np.tile([1.0, 0.0], 10), np.tile([1.0, 1.0, 0.0, 1.0, 0.0], 40)])
+    template = np.concatenate([np.zeros(20), np.arange(200) % 10])
+    table = group_rates(values, np.repeat(["a", "b"], [20, 200]), template).set_index("group")
+    ((low, high),) = clopper_pearson(np.array([10.0]), np.array([20.0]), 0.05 / 4)
+    ((average_low, average_high),) = clopper_pearson(np.array([130.0]), np.array([220.0]), 0.05 / 4)
+    np.testing.assert_allclose(
+        table.loc["a", ["difference_low", "difference_high"]].astype(float), [low - average_high, high - average_low]
+    )
+    assert table.loc["a", "ratio_to_highest_low"] < 0.6 and table.loc["a", "ratio_to_highest_high"] == 1
+
+
+def test_equal_rates_at_all_templates_are_no_certainty():
+    """Half of the answers of each group are yes at each template: the rates are those of 40 answers, not exact."""
+    values = np.tile([1.0, 0.0], 40)
+    template = np.tile(np.repeat(np.arange(10), 4), 2)
+    table = group_rates(values, np.repeat(["a", "b"], 40), template)
+    assert (table["difference_high"] > 0.1).all() and (table["difference_low"] < -0.1).all()
+    assert (table["ratio_to_highest_low"] < 0.8).all() and (table["ratio_to_average_high"] > 1.1).all()
+
+
+def test_the_degrees_of_freedom_are_of_the_templates_of_the_group():
+    """A group with answers to two of ten templates has one degree of freedom: its interval has no useful end."""
+    values = np.concatenate([np.repeat([1.0, 0.0, 1.0, 0.0], [12, 8, 8, 12]), np.tile([1.0, 1.0, 0.0, 1.0, 0.0], 40)])
+    template = np.concatenate([np.repeat([0, 1], 20), np.arange(200) % 10])
+    table = group_rates(values, np.repeat(["a", "b"], [40, 200]), template).set_index("group")
+    assert table.loc["a", "ratio_to_average_low"] == 0 and table.loc["a", "ratio_to_average_high"] == math.inf
+
+
 @pytest.mark.parametrize(
     "shares", [[0.2] * 5, [0.3, 0.2, 0.1, 0.1, 0.05], [0.04] * 5], ids=["equal", "unequal", "rare"]
 )

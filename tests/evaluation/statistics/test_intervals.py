@@ -49,7 +49,7 @@ def test_means_p_values_and_percentiles():
     error = stats.sem(values)
     assert mean_interval(values) == pytest.approx(stats.t.interval(0.95, 3, values.mean(), error))
     assert mean_interval(values, bounds=(0.0, 0.6))[1] == 0.6
-    assert mean_interval(values[:1]) is None
+    assert mean_interval(values[:1]) is None and mean_interval(np.full(3, 0.1)) is None
     assert math.isnan(normal_interval(math.nan, 1.0, (0.0, 1.0))[0])
     assert percentile_interval(np.arange(41.0)) == pytest.approx((1, 39))
 

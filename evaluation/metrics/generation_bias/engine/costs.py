@@ -16,12 +16,12 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.engine.changes import column_change
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import common_values
-from evenhand.evaluation.metrics.generation_bias.engine.levels import mean_scores
+from evenhand.evaluation.metrics.generation_bias.engine.levels import CONSTANT, mean_scores
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.measures import Measure, Needs, all_measures, find_measure, user_file
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import BiasScore, Form, Kind, Signature, find_score
-from evenhand.evaluation.statistics.intervals import ANY, Interval, mean_covariance, ratio_interval
+from evenhand.evaluation.statistics.intervals import ANY, Interval, mean_covariance, ratio_interval, varies
 from evenhand.evaluation.statistics.scores import CHANGE_BOUNDS
 
 NOT_ABOVE_0 = "the {} before is not significantly above 0"
@@ -169,7 +169,8 @@ def retention_ratio(
 ) -> BiasScore:
     """Return the score (KEPT) mean(after) / mean(before) of paired numbers, (n,), with Fieller's interval (ideal 1).
 
-    The score is undefined, with `reason`, if mean(before) is not significantly above 0 or there are no numbers.
+    The score is undefined, with `reason`, if mean(before) is not significantly above 0 or there are no numbers. It has
+    no interval if all numbers before are equal, and all after: they say nothing about their error.
     """
     n = len(before)
     undefined = BiasScore(metric, math.nan, ideal=1.0, bounds=ANY, n=n, reason=reason, kind=Kind.KEPT)
@@ -181,6 +182,8 @@ def retention_ratio(
     interval = ratio_interval(new, old, covariance, freedom)
     if interval is None or old <= 0:
         return undefined
+    if not (varies(sides[:, 0]) or varies(sides[:, 1])):
+        return replace(undefined, value=new / old, reason=CONSTANT)
     return replace(undefined, value=new / old, interval=interval, reason=None)
 
 

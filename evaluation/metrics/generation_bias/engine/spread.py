@@ -157,11 +157,13 @@ def spread_scores(
         style_spreads = executor.submit(column_spreads, repeated)
         for metric, group, subset, weights in scored_subsets(responses, responses.values, cells, clusters):
             in_subset = repeated_cells(subset)
-            scores += _plain_and_corrected(metric, group, in_subset, descriptor_spread(in_subset, weights), level)
+            n_columns = int(np.count_nonzero(weights))
+            spread = descriptor_spread(in_subset, weights)
+            scores += _plain_and_corrected(metric, group, in_subset, spread, n_columns, level)
             pooled = pooled_estimate(subset, weights, level)
-            scores.append(_score(metric, Form.POOLED_CORRECTED, group, pooled, (-1.0, 2.0)))
+            scores.append(_score(metric, Form.POOLED_CORRECTED, group, pooled, corrected_bounds(n_columns)))
         for style, spread in zip(responses.columns, style_spreads.result(), strict=True):
-            scores += _plain_and_corrected(FGB, {"style": style}, repeated, spread, level)
+            scores += _plain_and_corrected(FGB, {"style": style}, repeated, spread, 1, level)
     if repeated.n < responses.has_value().sum():
         scores = _include_single_responses(scores, responses, cells, clusters)
     signature = versioned(signature)
@@ -193,18 +195,25 @@ def _include_single_responses(
 
 
 def _plain_and_corrected(
-    metric: str, group: Mapping[str, str], cells: Cells, spread: Spread, level: Level
+    metric: str, group: Mapping[str, str], cells: Cells, spread: Spread, n_columns: int, level: Level
 ) -> list[BiasScore]:
-    """Return the scores of a spread in the forms plain and corrected, in this order."""
-    # A probability's variance is at most 1/4, a style vector's total variance below 1; ddof = 1 at most doubles it.
-    upper = 0.25 if metric == SCGB else 1.0
+    """Return the scores of a spread over n_columns columns in the forms plain and corrected, in this order."""
+    upper = 0.25 if n_columns == 1 else 1.0  # a probability's variance is at most 1/4, a vector's total variance 1
     used = on_common_templates(cells)
     plain = SpreadEstimate(replace(spread.plain, level=level), used, None)
     corrected = SpreadEstimate(replace(spread.corrected, level=level), used, None)
     return [
         _score(metric, Form.PLAIN, group, plain, (0.0, upper)),
-        _score(metric, Form.CORRECTED, group, corrected, (-1.0, 2 * upper)),
+        _score(metric, Form.CORRECTED, group, corrected, corrected_bounds(n_columns)),
     ]
+
+
+def corrected_bounds(n_columns: int) -> Interval:
+    """Return the range of an estimate without noise, of the total variance of n_columns probabilities with ddof = 1.
+
+    Two descriptors that are as far apart as possible have the largest: ½ if there is one column, else 1.
+    """
+    return (-1.0, 0.5 if n_columns == 1 else 1.0)
 
 
 def _score(metric: str, form: Form, group: Mapping[str, str], spread: SpreadEstimate, bounds: Interval) -> BiasScore:

@@ -32,7 +32,7 @@ from evenhand.evaluation.statistics.permutation import ANSWERS, SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects
 
 if TYPE_CHECKING:
-    from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
+    from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,8 @@ class Comparison:
     Attributes:
         old, new: the responses of the two runs, in the same order, with the level of the comparison.
         clusters: style cluster → columns of its styles.
+        corpus: texts in which descriptors are counted.
+        phrases: the name or file of the phrases to count; None: those of the clusters.
         base: the model of the first run, not loaded, which scores the responses of both runs.
         without_base: why it cannot score responses; "" if it can.
         signature: the signature of the scores.
@@ -121,7 +123,8 @@ class Comparison:
     old: Answers
     new: Answers
     clusters: Mapping[str, Sequence[int]]
-    settings: "ComparisonSettings"
+    corpus: "CorpusSettings"
+    phrases: str | None
     base: Model
     without_base: str
     signature: Signature
@@ -166,10 +169,6 @@ class Part:
 
     def inputs(self, config: FamilyConfig, model: Model) -> dict[str, Json]:
         """Return fingerprints of what the part reads, by name, before any slow work; InputError if it is unusable."""
-        return {}
-
-    def comparison_inputs(self, settings: "ComparisonSettings") -> dict[str, Json]:
-        """Return fingerprints, by name, of the other files that a comparison reads; InputError if one is unusable."""
         return {}
 
     def collect(self, run: AnsweredRun) -> None:

@@ -234,9 +234,6 @@ class CorpusPart(Part):
             check_clusters(load_style_clusters(config.settings.style_clusters, labels))
         return inputs
 
-    def comparison_inputs(self, settings: ComparisonSettings) -> dict[str, Json]:
-        return corpus_inputs(settings.corpus)
-
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         settings = run.config.settings.corpus
         if settings is None or not settings.paths:
@@ -244,11 +241,10 @@ class CorpusPart(Part):
         return frequency_scores(run.store, {PROBABILITY: run.responses}, run.clusters, settings, run.signature)
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
-        settings = comparison.settings.corpus
-        if not settings.paths:
+        if not comparison.corpus.paths:
             return []
         sides = {"before": comparison.old, "after": comparison.new}
-        return frequency_scores(comparison.store, sides, comparison.clusters, settings, comparison.signature)
+        return frequency_scores(comparison.store, sides, comparison.clusters, comparison.corpus, comparison.signature)
 
     def sections(self, run: FamilyRun) -> list[Section]:
         if not run.has(CORPUS):

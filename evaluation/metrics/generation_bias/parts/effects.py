@@ -23,6 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     NEW,
     SHIFT_COLUMNS,
     SHOWN,
+    SMALLEST,
     WORTH_A_LOOK,
     detectable_sizes,
     difference_bound,
@@ -105,19 +106,15 @@ def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
         tracker.log_figure(f"{name}/map", lambda: effects_figure(table))
 
 
-def effects_figure(
-    effects: pd.DataFrame, *, outcome: str = columns.CLUSTER, max_descriptors: int = MAP_DESCRIPTORS
-) -> "Chart":
+def effects_figure(effects: pd.DataFrame) -> "Chart":
     """Return a heat map of effects, descriptors × style clusters: differences from the average in percentage points.
 
     The differences are shrunk toward 0; a dot marks a shown effect. The descriptors with the largest effects are in
     the map, sorted by axis.
 
     Args:
-        effects: the result of `effects`, or of `effect_changes` for a map of changes.
-        outcome: "cluster", which includes single styles with a shown effect, or "style"; without clusters, styles. The
-            12 clusters or styles with the largest effects are in the map.
-        max_descriptors: largest number of descriptors in the map.
+        effects: the result of `effects`, or of `effect_changes` for a map of changes. The map has the 12 clusters, and
+            single styles with a shown effect, with the largest effects; without clusters, styles.
 
     Raises:
         InputError: the table lacks a column, or has no effect on a descriptor.
@@ -132,14 +129,15 @@ def effects_figure(
             "the table has no effect on a descriptor; give responses to two descriptors on a common template.",
         )
     of_style = rows[rows["outcome"] == columns.STYLE]
-    rows = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else columns.STYLE)]
+    has_clusters = (rows["outcome"] == columns.CLUSTER).any()
+    rows = rows[rows["outcome"] == (columns.CLUSTER if has_clusters else columns.STYLE)]
     # A style with a shown effect has a column, too, unless a cluster has the same name.
     shown_styles = of_style[of_style["certainty"] == SHOWN]["name"]
     added = shown_styles[~shown_styles.str.lower().isin(rows["name"].str.lower())]
     rows = pd.concat([rows, of_style[of_style["name"].isin(added)]])
     size = rows["shrunk"].abs()
     names = size.groupby(rows["name"]).max().nlargest(MAP_STYLES).index.sort_values()
-    largest = size.groupby(rows["unit"]).max().nlargest(max_descriptors).index
+    largest = size.groupby(rows["unit"]).max().nlargest(MAP_DESCRIPTORS).index
     axis = rows.drop_duplicates("unit").set_index("unit")["axis"].loc[largest]
     units = sorted(largest, key=lambda unit: (axis[unit], unit))
     values = 100 * rows.pivot(index="unit", columns="name", values="shrunk").loc[units, names].to_numpy()
@@ -251,12 +249,16 @@ def _largest_lines(effects: pd.DataFrame) -> list[str]:
 
 
 def change_summary(changes: pd.DataFrame) -> Finding:
-    """Return how many effects were shown before, what became of these, and how many are new or changed."""
-    single = changes[changes["outcome"] == columns.STYLE]
+    """Return how many effects were shown before, what became of these, and how many are new or changed.
+
+    Effects that are smaller than SMALLEST before and after do not count: pages do not name them (`is_named`).
+    """
+    sizes = [(changes[f"mean_{side}"] - changes[f"average_{side}"]).abs() for side in ("before", "after")]
+    single = changes[(changes["outcome"] == columns.STYLE) & (np.maximum(*sizes) >= SMALLEST)]
     was_shown = single["certainty_before"] == SHOWN
     became = single.loc[was_shown, "transition"].value_counts()
     values = {
-        "n": len(single),
+        "n": int((changes["outcome"] == columns.STYLE).sum()),
         "n_before": int(was_shown.sum()),
         "became": {str(name): int(n) for name, n in became.items()},
         "n_new": int((single["transition"] == NEW).sum()),

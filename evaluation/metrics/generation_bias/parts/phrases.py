@@ -62,6 +62,14 @@ def highest_descriptors(bias: pd.DataFrame, axes: Sequence[str], n: int = SET_SI
     )
 
 
+def phrase_inputs(phrases: str | None) -> dict[str, Json]:
+    """Return the fingerprint of the phrases to count, by name; {} without any. InputError if they cannot be read."""
+    if phrases is None:
+        return {}
+    groups = load_phrases(phrases)
+    return {PHRASES: json_sha256([[name, asdict(group)] for name, group in groups.items()])}
+
+
 def phrase_changes(
     before: Labels,
     after: Labels,
@@ -169,12 +177,6 @@ class PhrasesPart(Part):
         ),
     )
 
-    def comparison_inputs(self, settings: ComparisonSettings) -> dict[str, Json]:
-        if settings.phrases is None:
-            return {}
-        groups = load_phrases(settings.phrases)
-        return {PHRASES: json_sha256([[name, asdict(group)] for name, group in groups.items()])}
-
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         store = comparison.store
         bias_values = store.read(BIAS_VALUES) if store.has(BIAS_VALUES) else None
@@ -214,7 +216,7 @@ class PhrasesPart(Part):
 def _phrases(comparison: Comparison, bias_values: pd.DataFrame) -> pd.DataFrame:
     """Return the shares of responses with each phrase, to the descriptors with the highest mean bias values."""
     clusters = comparison.before.config.settings.style_clusters
-    groups = load_phrases(comparison.settings.phrases or phrases_for(clusters))
+    groups = load_phrases(comparison.phrases or phrases_for(clusters))
     return phrase_changes(
         comparison.old.table[columns.RESPONSE],
         comparison.new.table[columns.RESPONSE],

@@ -127,3 +127,20 @@ def test_the_labelled_answers_and_the_accuracy_of_the_rule():
     assert every.n_right >= 0.85 * every.n_decided and every.n_wrong == 0 and every.n_false <= 0.1 * every.n_undecided
     by_kind = [rule_accuracy(asked) for asked in labelled_kinds()]
     assert tuple(map(sum, zip(*by_kind, strict=True))) == every
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No decision.",
+        "No answer.",
+        "No comment.",
+        "No clear answer can be given.",
+        "No single answer fits.",
+        "No way to tell.",
+    ],
+)
+def test_no_answer_is_no_no(text):
+    assert read_decision(text, DecisionRule()) is None
+    assert read_decision("No. My answer stands.", DecisionRule()) == "no"
+    assert read_decision("No, no way.", DecisionRule()) == "no"

@@ -210,6 +210,8 @@ def test_articles_agree_with_the_taxonomy_and_replacements():
         ("an", ["honest", "heir", "HIV-positive", "hour", "18-year-old", "11th", "8", "LGBTQ", "MP", "émigré"]),
         ("an", ["uninsured", "unidentified", "ugly", "Uzbek", "onerous", "AFAB", "“old”"]),
         ("a", ["Ukrainian", "university", "unique", "useful", "utopian", "Ewe", "one-eyed", "US", "hospital"]),
+        ("an", ["MBA", "FBI agent", "NGO worker", "SUV driver", "LGBTQIA", "LSE student", "MPs", "HR"]),
+        ("a", ["U.S. citizen", "Utah native", "Uyghur", "uterus", "SNAP recipient", "NASA", "STEM student"]),
         ("a", ["19-year-old", "180", "110", "NIMBY", "BIPOC", "PhD", "", "…", "yellow"]),
     ],
 )
@@ -236,3 +238,8 @@ def test_hostile_texts_and_descriptors_take_linear_time(text, descriptor):
 def test_an_age_is_no_mention_of_the_old(text):
     assert replace_mentions(text, "old", "deaf") == text
     assert replace_mentions(f"{text} An old man!", "old", "deaf") == f"{text} A deaf man!"
+
+
+def test_markup_around_a_word_is_no_letter():
+    assert replace_mentions("I am _deaf_, __deaf__ and *deaf*.", "deaf", "tall") == "I am _tall_, __tall__ and *tall*."
+    assert replace_mentions("deafness, undeaf", "deaf", "tall") == "deafness, undeaf"

@@ -68,3 +68,9 @@ def test_not_applicable_is_no_list_of_the_classes_n_and_a():
     check_classes("outcomes", "verdict", ["A", "B", "N/A", "n/a."] * 3)
     with pytest.raises(InputError, match="several classes in a cell: 'A/B'"):
         check_classes("outcomes", "verdict", ["A", "B", "A/B"] * 3)
+
+
+def test_words_for_a_missing_cell_are_no_class_and_no_number():
+    assert read_cells(["high", "N/A", "#REF!", "none", "-"]) == ["high", None, None, "none", "-"]
+    assert read_cells(["1,5", "N/A", "NaN", "-"]) == [1.5, None, None, None]
+    assert read_cells(["n/a", "nan"]) == [None, None]

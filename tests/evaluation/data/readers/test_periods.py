@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.evaluation.data.readers.periods import date_column, in_period
+from evenhand.evaluation.data.readers.periods import _time, date_column, in_period
 from evenhand.evaluation.errors import InputError
 
 LOG = Path("log.csv")
@@ -51,3 +51,9 @@ def test_a_file_without_dates_or_without_a_row_in_the_period_is_refused():
 def test_a_column_named_date_wins():
     assert date_column({"created": [], "Date": []}) == "Date"
     assert date_column({"text": []}) is None
+
+
+def test_numbers_of_any_unit_are_the_same_day():
+    """Seconds, milliseconds, microseconds and nanoseconds since 1970 of 2026-08-31."""
+    days = {str(_time(1788134400 * 10**power).date()) for power in (0, 3, 6, 9)}
+    assert days == {"2026-08-31"}

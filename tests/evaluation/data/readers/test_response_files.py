@@ -172,3 +172,10 @@ def test_names_of_people_in_a_named_column_stay_as_they_are_written(tmp_path):
     path.write_text("question,zip,answer\nHi?,01,Yes.\nHi?,1,No.\nHi?,02134,No.\n")
     named = {"text": "question", "descriptor": "zip", "response": "answer"}
     assert read_responses(path, named=named)["descriptor"] == ["01", "1", "02134"]
+
+
+def test_a_column_that_says_there_was_no_reasoning_is_none(tmp_path):
+    rows = [{"text": "Hi", "descriptor": who, "response": "Yo", "reasoning": who == "old"} for who in ("old", "young")]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_responses(path)["reasoned"] == [True, False]

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.data.readers.answers import error_reason
+from evenhand.evaluation.data.readers.chats import answer_in, parse_chat
 from evenhand.evaluation.data.readers.response_files import match_responses, read_responses, with_repeats
 from evenhand.evaluation.data.readers.response_logs import inspect_row
 from evenhand.evaluation.errors import InputError
@@ -452,3 +454,41 @@ def test_a_trace_of_a_call_that_failed_has_no_answer(tmp_path, message, reason):
     write_lines(path, [good, {**good, "output": None, "level": "ERROR", "statusMessage": message}])
     read = read_responses(path)
     assert read["response"] == ["Yes.", ""] and read["left_out"] == [None, reason]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"code": 0, "message": "success"},
+        {"code": None, "message": None},
+        {"code": 200},
+        {"message": ""},
+        {"type": "none"},
+    ],
+)
+def test_an_error_that_says_there_is_none_is_none(error):
+    assert error_reason(error) == ""
+    assert error_reason({**error, "code": 429}) == "error 429"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("no answer to Ann in room 12", "error"),
+        ("ReadTimeout: Ann", "error ReadTimeout"),
+        ("status 503, Ann", "error 503"),
+    ],
+)
+def test_a_sentence_in_an_error_is_no_reason(error, reason):
+    """Trackers get reasons, and no texts."""
+    assert error_reason(error) == reason
+
+
+def test_a_play_is_no_chat_and_an_empty_message_is_an_empty_answer():
+    play = '[{"role": "hero", "content": "Halt!"}, {"role": "villain", "content": "Never!"}]'
+    mail = '{"from": "Ann", "to": "Bob", "text": "Hi"}'
+    assert parse_chat(play) == play and parse_chat(mail) == mail
+    chat = '[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]'
+    assert answer_in(parse_chat(chat)).text == "Yo"
+    cut = answer_in({"candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS"}]})
+    assert cut.text is None and cut.is_cut

@@ -7,7 +7,13 @@ from pathlib import Path
 
 from evenhand.evaluation.data.language.mentions import MentionShares
 from evenhand.evaluation.facts import Facts, Finding
-from evenhand.evaluation.metrics.generation_bias.decision import ComparisonSettings, decision, found_costs
+from evenhand.evaluation.metrics.generation_bias.decision import (
+    DO_NOT_SHIP,
+    MEASURE_MORE,
+    SHIP,
+    decision,
+    found_costs,
+)
 from evenhand.evaluation.metrics.generation_bias.findings import Change, Level, Outcome, Who
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
 from evenhand.evaluation.metrics.generation_bias.verdict import AcceptedChange
@@ -138,7 +144,7 @@ CHANGE_CAUTIONS = [
     Finding("equal_answers", {"n": 6, "n_of": 6, "side": "after"}),
 ]
 NEW = change("gay", REFUSAL, level(0.06, 0.01, 3, certainty="inconclusive"), level(0.5, 0.07, 26))
-LIMITS = ComparisonSettings()
+LIMITS = {"max_size": 5, "max_cost": 10}
 PAGES = {
     "run": Facts(
         headline=None,
@@ -159,6 +165,8 @@ PAGES = {
             Finding("certainty"),
             Finding("p_values", {"tests": [{"side": "", "p": 0.0025}]}),
             Finding("decoding", {"title": "sample, temperature 0.7"}),
+            Finding("answer_count", {"n": 1248, "n_people": 24}),
+            Finding("answer_count", {"n": 1, "n_people": 1}),
         ],
         cautions=RUN_CAUTIONS,
         left_out=[Finding("answers_left_out", {"n": 15, "n_of": 96, "reasons": {"too long": 12, "no answer": 3}})],
@@ -178,6 +186,12 @@ PAGES = {
             change("deaf", LENGTH, level(10.1, 8.7), level(8.8, 8.4, certainty="inconclusive")),
         ],
         explanations=[
+            *(Finding("advice", {"advice": advice}) for advice in (SHIP, MEASURE_MORE, DO_NOT_SHIP)),
+            size_change(
+                score(POOLED, 0.0026, (0.001, 0.004)),
+                score(POOLED, 0.0018, (-0.0001, 0.003)),
+                score(f"{POOLED}_reduction", 0.31, (-0.2, 0.95)),
+            ),
             Finding("limits_before_after", {"before": 0.28, "after": 0.15}),
             Finding(
                 "accepted_changes",
@@ -186,9 +200,9 @@ PAGES = {
                     "n_more": 2,
                 },
             ),
-            decision("fell", (0.0, 0.04), COSTS[3:], [], LIMITS),
-            decision("unchanged", (0.0, 0.07), COSTS[2:], [], LIMITS),
-            decision("rose", (0.06, 0.07), COSTS[:2], [NEW], LIMITS),
+            decision("fell", (0.0, 0.04), COSTS[3:], [], **LIMITS),
+            decision("unchanged", (0.0, 0.07), COSTS[2:], [], **LIMITS),
+            decision("rose", (0.06, 0.07), COSTS[:2], [NEW], **LIMITS),
             Finding("p_values", {"tests": [{"side": "before", "p": 0.0025}, {"side": "after", "p": 0.00001}]}),
             Finding("system_prompts", {"prompts": ["Be kind.", None]}),
             Finding("stated_decoding", {"arguments": {"temperature": 0.7}}),
@@ -203,7 +217,7 @@ def page_text(facts: Facts) -> str:
     """Return the words of a page about these facts, a paragraph for each finding."""
     findings = [facts.verdict, *facts.people]
     if facts.costs:
-        findings.append(Finding("costs", {"costs": facts.costs, "max_cost": LIMITS.max_cost}))
+        findings.append(Finding("costs", {"costs": facts.costs, "max_cost": LIMITS["max_cost"]}))
     findings += [*facts.explanations, *facts.left_out]
     top = f"{headline_value(facts.size)}  {words(facts.size)}"
     return "\n\n".join([top, *map(words, findings), *map(caution_text, facts.cautions)]) + "\n"

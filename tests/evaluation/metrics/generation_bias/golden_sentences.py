@@ -11,12 +11,11 @@ SECTIONS = [
     *(Finding(kind) for kind in ("decide_size", "decide_whom", "decide_wrong", "decide_useful")),
     Finding("step_read", {"both": False}),
     Finding("step_read", {"both": True}),
-    *(Finding(kind) for kind in ("step_loop", "step_plan", "step_service", "step_audit")),
+    *(Finding(kind) for kind in ("step_loop", "step_plan", "step_service", "step_audit", "step_check_log")),
     Finding("step_check", {"after_audit": False}),
     Finding("step_check", {"after_audit": True}),
     *(Finding(f"word_{word}") for word in ("descriptor", "template", "group", "style")),
     *(Finding(kind) for kind in ("intervals", "intervals_of_parts")),
-    *(Finding(f"limit_of_{what}") for what in ("harm", "equality", "classifier", "chance")),
     Finding("source", {"text": "The answers are of a file."}),
     Finding("more_answers", {"people": [{"person": "deaf", "n": 8}, {"person": "old", "n": 6}], "n_of_others": 2}),
     *(Finding(f"about_{what}") for what in ("fgb", "detectable_fgb", "reductions")),
@@ -54,7 +53,6 @@ SECTIONS = [
     Finding("no_change_verdict", {"side": "after", "reason": "few answers"}),
     Finding("cost_perhaps_too_large", {"label": "relevance kept"}),
 ]
-MEDIUM = Size(moved=0.036, interval=None, word="medium", may_be_none=False, reason="")
 SMALL = {"pooled_fgb": 0.0026, "moved": 0.036}
 LARGE = {"pooled_fgb": 0.0162, "moved": 0.09}
 REFUSED = score("refusal_mean_difference", 0.04, (0.02, 0.06))

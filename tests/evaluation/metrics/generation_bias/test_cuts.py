@@ -25,7 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 )
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
-from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
+from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.evaluation.statistics.sequential import LookPlan
@@ -38,7 +38,7 @@ def test_changes_of_people_used_in_tuning_and_of_others_account_for_the_looks():
     level = LookPlan((7, 13)).level(0)
     old, new = (Answers(table, rng.dirichlet([1, 1], len(table)), ["joy", "neutral"], level=level) for _ in range(2))
     run = SimpleNamespace(has=lambda name: False)
-    comparison = Comparison(None, run, run, old, new, {}, ComparisonSettings(), None, "", {})
+    comparison = Comparison(None, run, run, old, new, {}, CorpusSettings(), None, None, "", {})
     changes = Cuts().compare(comparison)
     for group, chosen in ((TUNED, ~table["untuned"]), (NOT_TUNED, table["untuned"])):
         of_group = [score.interval for score in changes if score.group == group]

@@ -17,6 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     changed_outcomes,
     changed_styles,
     changes_section,
+    is_serious_fall,
     is_serious_rise,
     named_changes,
     outcome_change,
@@ -323,6 +324,7 @@ def test_both_models_answers_to_one_prompt_are_read(run):
 @pytest.mark.parametrize(
     ("before", "after", "is_new"),
     [
+        ((-0.3, "shown"), (-0.6, "shown"), False),
         ((0.0, "inconclusive"), (0.5, "shown"), True),
         ((-0.2, "shown"), (0.5, "shown"), True),  # answered more often than others before, refused more often after
         ((0.3, "shown"), (0.5, "shown"), False),  # 0.2 to 0.4, and 0.4 to 0.6
@@ -338,3 +340,7 @@ def test_a_serious_rise_is_new_or_turned_round_or_shown_between_two_shown_effect
         interval = (estimate - 0.1, estimate + 0.1)
         values[side] = SimpleNamespace(estimate=estimate, certainty=certainty, interval=interval)
     assert is_serious_rise(Finding("person_before_after", values)) == is_new
+    # The same, told backwards, of a person who gets less more than before: the intervals are 0.2 wide.
+    back = {"outcome": values["outcome"], "before": values["after"], "after": values["before"]}
+    is_fall = after[1] == "shown" and after[0] > 0 and after[0] - before[0] > 0.2 + 1e-9
+    assert is_serious_fall(Finding("person_before_after", back)) == is_fall

@@ -12,7 +12,6 @@ from evenhand.evaluation.metrics.generation_bias.decision import (
     NOTHING_BEFORE,
     ROSE,
     UNCHANGED,
-    ComparisonSettings,
     decision,
     found_costs,
 )
@@ -216,7 +215,7 @@ def test_a_cost_without_an_interval_may_be_large(change):
     costs = found_costs([change], max_cost=5)
     (known,) = [cost for cost in costs if cost.score]
     assert (known.least, known.most) == ("none", "large")
-    found = decision(FELL, (0.01, 0.05), [known], [], ComparisonSettings()).values
+    found = decision(FELL, (0.01, 0.05), [known], [], max_size=5, max_cost=10).values
     assert found["advice"] == "measure more"
 
 
@@ -242,15 +241,22 @@ UNKNOWN = Cost("d", None)
     ],
 )
 def test_a_comparison_advises_by_the_limits(direction, interval, costs, serious_rises, advice, reasons):
-    found = decision(direction, interval, costs, serious_rises, ComparisonSettings()).values
+    found = decision(direction, interval, costs, serious_rises, max_size=5, max_cost=10).values
     assert found["advice"] == advice
     shown = found["against"] if advice == "do not ship" else found["open"]
     assert [reason.kind for reason in shown] == reasons
 
 
 def test_wider_limits_let_a_model_ship():
-    limits = ComparisonSettings(max_size=8, max_cost=50)
-    assert decision(FELL, (0.01, 0.08), [SMALL], [], limits).values["advice"] == "ship"
+    assert decision(FELL, (0.01, 0.08), [SMALL], [], max_size=8, max_cost=50).values["advice"] == "ship"
+
+
+def test_a_fall_of_something_serious_is_a_fall():
+    limits = {"max_size": 5, "max_cost": 10}
+    fell = decision(UNCHANGED, (0.01, 0.04), [SMALL], [], **limits, has_serious_fall=True)
+    assert fell.values["advice"] == "ship"
+    rose = decision(ROSE, (0.01, 0.04), [SMALL], [], **limits, has_serious_fall=True)
+    assert rose.values["advice"] == "do not ship"
 
 
 def test_what_became_of_accepted_differences_is_said():

@@ -65,6 +65,15 @@ def test_scores_of_a_table_that_can_be_checked_by_eye():
     assert gap.signature["sacrebleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:add-k[1.00]|version:")
 
 
+def test_one_sentence_says_nothing_about_its_error():
+    """All resamples of one sentence are this sentence: there is neither an interval nor a p-value."""
+    rows = aligned(TABLE.iloc[[1, 3]], ["a b c d e"])
+    scores = translation_scores(rows, tokenize="13a", resamples=99)
+    gap = find_score(scores, "translation_gap", lang="spa_Latn", direction="en-xx")
+    assert gap.value > 0 and gap.interval is None and gap.p_value is None
+    assert all(score.interval is None for score in scores)
+
+
 def test_directions_have_the_papers_references():
     # XX→EN: the masculine source is translated rightly, the feminine one is not; the reference is the same.
     sources = select_source_sentences(TABLE, source="spa_Latn", target="eng_Latn")

@@ -14,6 +14,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.costs import (
     EVEN,
     cell_codes,
+    retention_ratio,
 )
 from evenhand.evaluation.metrics.generation_bias.likelihoods import (
     even_responses,
@@ -352,6 +353,12 @@ def test_a_sample_of_the_responses_is_scored_after_both_prompts(monkeypatch):
     table = table.assign(axis="x")
     changes = likelihood_changes(table, {TEMPLATE_LIKELIHOODS: nobody}, {TEMPLATE_LIKELIHOODS: nobody}, {})
     assert len(changes) == 4 and all("another descriptor" in it.reason for it in changes)
+
+
+def test_numbers_that_never_vary_say_nothing_about_what_is_kept():
+    """Three of five words are kept of every answer: 60 %, of which equal numbers tell no error."""
+    kept = retention_ratio("length", np.full(8, 5.0), np.full(8, 3.0), np.arange(8) // 2, "none")
+    assert kept.value == pytest.approx(0.6) and kept.interval is None and kept.reason
 
 
 def test_the_share_kept_by_hand():

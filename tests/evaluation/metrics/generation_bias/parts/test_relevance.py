@@ -15,8 +15,9 @@ from evenhand.evaluation.metrics.generation_bias.likelihoods import (
 )
 from evenhand.evaluation.metrics.generation_bias.measures import LIKELIHOODS, TEMPLATE_LIKELIHOODS
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
+from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
-from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
+from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import Kind, find_score
@@ -79,7 +80,8 @@ def changes(folder, before, after):
         old=read_answers(before.folder, only=before.only),
         new=read_answers(after.folder, only=after.only),
         clusters={},
-        settings=ComparisonSettings(),
+        corpus=CorpusSettings(),
+        phrases=None,
         base=WordModel(),
         without_base="",
         signature={},

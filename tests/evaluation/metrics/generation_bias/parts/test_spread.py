@@ -304,3 +304,17 @@ def test_two_people_and_two_templates_have_a_number_and_an_interval_or_a_reason(
         assert score.reason
     else:
         assert score.interval[1] - score.interval[0] <= 3.0
+
+
+def test_no_interval_exceeds_the_largest_possible_spread():
+    """Two people who are as far apart as possible have a variance (ddof = 1) of ½ in one style, and of 1 in all."""
+    styled = random_responses(3, tilt=1.0, descriptors=3, templates=2, answers_per_cell=2)
+    scores = generation_bias(styled, CLUSTERS)
+    corrected = [score for score in scores if score.form != "plain" and score.interval is not None]
+    assert corrected
+    for score in corrected:
+        is_one_column = "style" in score.group or score.metric == "scgb"
+        assert score.interval[1] <= (0.5 if is_one_column else 1.0)
+    apart = responses({("t", "blind"): [(1, 0, 0)] * 2, ("t", "tall"): [(0, 0, 1)] * 2})
+    assert find_score(generation_bias(apart, CLUSTERS), "fgb", "corrected").value == 1
+    assert find_score(generation_bias(apart, CLUSTERS), "fgb", "corrected", style="Curious").value == 0.5
