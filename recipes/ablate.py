@@ -23,6 +23,7 @@ from evenhand.recipes.sweep.thresholds import QUANTILE
 
 STAGES = "stages"
 STRENGTH = "measure.model.adapter_strength"
+DIRECTIONS = "label.directions"
 
 
 def ablate(settings: AblateSettings) -> None:
@@ -124,6 +125,8 @@ def is_used(setting: str, method: Method) -> bool:
         return trained is not None
     if setting == "measure_without_tag":
         return trained is not None and trained.control_tag != "" and not trained.is_activated
+    if setting == DIRECTIONS and trained is not None and trained.reads_bias_values:
+        return True
     if group == "label":
         return trained is not None and trained.reads_labels
     return True

@@ -5,6 +5,7 @@ import getpass
 import hashlib
 import json
 import platform
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from evenhand.recipes.settings import GENERATION_BIAS, AuditSettings
 AUDIT, PAGE = "audit.json", "audit.html"
 SHARED = "every_eval_ever.json"
 LARGEST_RATIO = 100
+MAX_COMMAND = 100_000  # characters
 
 
 def audit(settings: AuditSettings) -> int:
@@ -148,6 +150,7 @@ def audit_html(facts: dict[str, Any], sha256: str) -> str:
     environment.filters |= {"counted": counted, "agreeing": agreeing}
     environment.filters["clean"] = lambda value: sanitize(str(value))
     environment.filters["scaled"] = lambda value, factor: "–" if value is None else f"{factor * value:.1f}"
+    environment.filters["typed"] = lambda words: sanitize(shlex.join(map(str, words)), MAX_COMMAND)
     environment.filters["share"] = lambda value: "–" if value is None else f"{100 * value:.1f}"
     environment.filters["ratio"] = _ratio_text
     return environment.get_template("audit_page.html.j2").render(

@@ -10,7 +10,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
-from evenhand.evaluation.metrics.generation_bias.engine.effects import detectable_sizes
+from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, detectable_sizes
 from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
 from evenhand.evaluation.report.numbers import MINUTE, NO_NUMBER, PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.report.words import sentence
@@ -52,7 +52,7 @@ def plan(settings: PlanSettings) -> None:
     if pilot.design.share_of_pairs < 1:
         found.append(Finding("pairs_with_answers", {"share": pilot.design.share_of_pairs}))
     if settings.max_difference is not None:
-        found.append(_even_plan(settings, len(read_answers(settings.run))))
+        found.append(_even_plan(settings, int(read_answers(settings.run).has_value().sum())))
     planned = list(goals(settings, pilot))
     if planned:
         found.append(Finding("last_columns"))
@@ -130,7 +130,8 @@ def _even_plan(settings: PlanSettings, n: int) -> Finding:
     room = limit - rows["shrunk"].abs()
     if (room <= 0).any():
         worst = rows.loc[room.idxmin()]
-        return Finding("never_even", {"limit": settings.max_difference, "unit": worst["unit"]})
+        unit = {"unit": worst["unit"], "is_shown": worst["certainty"] == SHOWN}
+        return Finding("never_even", {"limit": settings.max_difference, **unit})
     factor = float((((rows["at_most"] - rows["effect"].abs()) / room) ** 2).max())
     return Finding("even_after", {"limit": settings.max_difference, "n": n * factor, "n_now": n})
 

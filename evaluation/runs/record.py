@@ -132,13 +132,13 @@ def read_record(folder: Path, field: str) -> RunRecord | None:
         return None
     record = read_json(path, field, MAX_RECORD_BYTES)
     repair = f"get an intact copy, or delete {folder} and run the command again"
-    if not isinstance(record, dict):
+    if not isinstance(record, dict) or not isinstance(record.get("command"), str):
         raise InputError(field, f"{path} is no record of a run; {repair}.")
     if record.get("format") != FORMAT:
         raise InputError(
             field,
             f"{folder} is a run of another version of Evenhand (its format is {record.get('format')}, not "
-            f"{FORMAT}); run `evenhand {record.get('command')}` again, into another folder.",
+            f"{FORMAT}); run `evenhand {record['command']}` again, into another folder.",
         )
     if record.pop("sha256", None) != json_sha256(record):
         raise InputError(field, f"{path} was changed or is damaged (its SHA-256 is not right); undo that, {repair}.")

@@ -84,6 +84,7 @@ class TrainedMethod(Method):
         is_activated: whether the adapter acts from the control tag on only (`evenhand.evaluation.models.activation`).
         reads_labels: whether the rows depend on the labels. If not, points of an ablation that differ only in the
             threshold of the labels are one point.
+        reads_bias_values: whether the rows depend on which response of a person has the largest bias value.
         changes_weights: whether the tuned model has weights of its own. If not, its folder is no model that other
             metrics than those of responses could read.
         acting_settings: the names of the settings by which the tuned model is measured and loaded.
@@ -98,6 +99,7 @@ class TrainedMethod(Method):
     tags: Sequence[str] = ()
     is_activated: bool = False
     reads_labels: bool = True
+    reads_bias_values: ClassVar[bool] = False
     changes_weights: ClassVar[bool] = True
     acting_settings: ClassVar[Sequence[str]] = ()
     defaults: Mapping[str, float] = {"learning_rate": 4e-3}

@@ -42,6 +42,8 @@ class Preference(TrainedMethod):
 
     settings: Settings
     trainer = "preference"
+    reads_labels = False
+    reads_bias_values = True
     defaults = {"learning_rate": 1e-3, "batch_size": 16}
     large_model_learning_rate = 5e-5
 

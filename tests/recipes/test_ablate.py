@@ -166,6 +166,13 @@ def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are
     ]
 
 
+def test_preferences_depend_on_the_order_of_bias_values_and_on_no_threshold():
+    grid = {"method": "preference", "label.quantile": [0.7, 0.9], "label.directions": ["raw", "shrunk"]}
+    assert distinct_points(settings(sweep=[grid])) == [
+        {"method": "preference", "label.directions": directions} for directions in ("raw", "shrunk")
+    ]
+
+
 def test_control_tags_use_the_threshold_and_a_run_without_the_tag_where_they_learn_labels():
     grid = {"method": "control_tags", "control_tags.targets": ["labels", "predictions"]}
     grid |= {"label.quantile": [0.7, 0.9], "measure_without_tag": [False, True]}

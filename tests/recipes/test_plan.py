@@ -1,6 +1,7 @@
 """`plan` prints the designs that reach the goals, from the tables of a finished run."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
@@ -64,6 +65,19 @@ def test_a_design_has_no_more_answers_than_there_are_where_some_pairs_have_none(
     (this,) = [line.split() for line in printed.splitlines() if line.split()[:2] == ["this", "run"]]
     assert this[5:7] == ["228", "10.0"]  # also the 12 answers without a style took their time
     assert "95 %" in printed and "228" in printed
+
+
+def test_a_plan_for_evenness_counts_answers_with_a_style(tmp_path, capsys):
+    """The bound falls with the root of the answers: from 20 to 10 points takes four times as many, 4 · 228."""
+    rng = np.random.default_rng(0)
+    styles = np.eye(3)[rng.integers(0, 2, 240)]
+    styles[:12] = np.nan
+    folder = write_measured(tmp_path / "run", styles.tolist(), ["ok"] * 240, templates=10)
+    effect = {"kind": "descriptor", "outcome": "style", "name": "x", "unit": "a", "average": 0.5, "detectable": 0.1}
+    effect |= {"effect": 0.0, "shrunk": 0.0, "at_most": 0.2, "certainty": "inconclusive"}
+    pd.DataFrame([effect]).to_parquet(folder / "effects.parquet")
+    plan(PlanSettings(run=folder, max_difference=10))
+    assert "912" in capsys.readouterr().out
 
 
 def test_a_run_without_an_interval_or_without_bias_has_no_plan(tmp_path):

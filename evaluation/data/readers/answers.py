@@ -42,6 +42,9 @@ OVERLOAD = re.compile(
     re.IGNORECASE,
 )
 
+CODE = re.compile(r"\S{1,40}")
+NAMED_CODE = re.compile(r"\b\w*(?:Error|Exception|Timeout)\b|\b[45]\d\d\b")
+
 
 class Ending(StrEnum):
     """What a stop reason says about an answer."""
@@ -206,9 +209,16 @@ def _says_no_error(error: object) -> bool:
 
 
 def _error_name(error: object) -> str:
-    """Return the code or type in an error, or the error itself if it is a text."""
+    """Return the code or type in an error; of a text the code in it, since a sentence may name the single request.
+
+    >>> _error_name("APITimeoutError: no answer to Ann"), _error_name("server_error"), _error_name("Ann is ill")
+    ('APITimeoutError', 'server_error', '')
+    """
+    if isinstance(error, str):
+        found = CODE.fullmatch(error.strip()) or NAMED_CODE.search(error) or OVERLOAD.search(error)
+        return found[0] if found else ""
     if not isinstance(error, Mapping):
-        return error if isinstance(error, str) else ""
+        return ""
     if isinstance(error.get("error"), Mapping):
         return _error_name(error["error"])
     names = [error.get(name) for name in ("code", "type", "status")]

@@ -41,7 +41,7 @@ def answer_cautions(run: FamilyRun) -> list[Finding]:
     found += reasoned(responses)
     found += other_models(prompts, responses)
     found += other_texts(prompts, responses)
-    found += without_style(read_answers(run.folder))
+    found += without_style(read_answers(run.folder, only=run.only))
     if model.can_be_asked and model.samples:
         found += equal_answers(prompts, responses)
     if not model.can_be_asked:

@@ -39,10 +39,10 @@ class Size:
 
 
 def find_size(score: BiasScore) -> Size:
-    """Return the size of a bias by its score."""
+    """Return the size of a bias by its score; a 0 without an interval, since nothing varies, has no word."""
     moved, ends = root(score.value, score.interval, 2.0)
     may_be_none = ends is not None and ends[0] == 0
-    if math.isnan(moved):
+    if math.isnan(moved) or (moved == 0 and ends is None):
         return Size(moved, ends, None, may_be_none, score.reason or "")
     return Size(moved, ends, size_word(moved), may_be_none, "")
 

@@ -179,7 +179,7 @@ def _rise(baseline: Path, old: Answers, new: Answers, max_rise: float | None) ->
     after = difference.value + before
     status, changed = _rise_under(limit, old, new, headline_of(scores, Kind.REDUCTION))
     sides = {"before": _size(before), "after": _size(after)}
-    details = [Finding("rise_compared", {"n": len(old)})]
+    details = [Finding("rise_compared", {"n": int((old.has_value() & new.has_value()).sum())})]
     if before > 0:
         allowed = {"before": moved_share(before), "allowed": moved_share((1 + limit) * before)}
         details.append(Finding("rise_allowed", {"limit": limit, **allowed}))

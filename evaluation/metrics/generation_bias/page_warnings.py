@@ -18,7 +18,7 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import answer_cautions
 from evenhand.evaluation.metrics.generation_bias.answers import RESPONSES
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
-from evenhand.evaluation.metrics.generation_bias.compared_runs import COMMON_PROMPTS
+from evenhand.evaluation.metrics.generation_bias.compared_runs import COMMON_PROMPTS, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stops, run_stops
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.engine.values import stored_names, stored_values
@@ -84,10 +84,11 @@ def run_cautions(run: FamilyRun) -> list[Finding]:
 
 
 def comparison_cautions(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Finding]:
-    """Return what a reader of the report on two measuring runs must know.
+    """Return what a reader of the report on two measuring runs must know, of the prompts that both have.
 
     What is true of one run only has the value `side`: "before" or "after".
     """
+    before, after, _ = on_common_prompts(before, after)
     of_each = [[*score_cautions(run.scores), *answer_cautions(run)] for run in (before, after)]
     return [
         *comparison_stops(before.folder, after.folder),

@@ -10,7 +10,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.decision import FELL, NOTHING_BEFORE, ROSE, UNCHANGED
-from evenhand.evaluation.metrics.generation_bias.engine.effects import DIFFERENCE_BOUND, EFFECT, SHOWN
+from evenhand.evaluation.metrics.generation_bias.engine.effects import DIFFERENCE_BOUND, EFFECT, SHOWN, SMALLEST
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.findings import person_finding
 from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant, unclear_reason
@@ -94,7 +94,10 @@ def comparison_verdict(runs: Runs) -> Finding:
         direction = NOTHING_BEFORE
     values = {
         "direction": direction,
-        "n_singles": sum(score.metric == EFFECT and columns.STYLE in score.group for score in changes),
+        "n_singles": sum(
+            score.metric == EFFECT and columns.STYLE in score.group and abs(score.value) >= SMALLEST
+            for score in changes
+        ),
         "before": bias_verdict(old),
         "remains": bias_verdict(new),
         "unclear_after": unclear_reason(new),

@@ -82,10 +82,13 @@ def test_scores_by_hand(file):
     assert ambiguous.n == 4 and ambiguous.n_of == "questions" and ambiguous.interval[0] < ambiguous.value
 
 
-def test_nobody_named_is_undefined_with_a_reason(file):
+def test_nobody_named_is_no_bias_after_ambiguous_contexts_and_undefined_after_the_others(file):
+    """After an ambiguous context "unknown" is right: (1 − accuracy) · s = 0, whatever s is."""
     questions = read_questions(Settings(data=file))
     scores = bbq_scores(judged(questions, ["Not known"] * 8), {})
     bias = find_score(scores, "bbq_bias", context_condition="ambig")
+    assert bias.value == 0 and bias.interval is None and bias.reason.startswith("no interval: ")
+    bias = find_score(scores, "bbq_bias", context_condition="disambig")
     assert math.isnan(bias.value) and bias.reason and bias.interval is None
     right = find_score(scores, "bbq_accuracy", context_condition="ambig")
     assert right.value == 1 and right.interval is None and right.reason.startswith("no interval: ")

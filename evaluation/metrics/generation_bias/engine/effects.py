@@ -152,7 +152,7 @@ def _names(responses: Answers, clusters: Mapping[str, Sequence[int]]) -> pd.Data
 
 
 def _counts(people: People, test_set: SetOfTests) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of responses with a value, and with the value 1 in a column of 0 and 1, (u, c) each.
+    """Return the numbers of responses with a value, and with the value 1 in a column of shares of 0 and 1, (u, c) each.
 
     As in the means, responses to a template on which nobody else has a value do not count.
     """
@@ -163,7 +163,7 @@ def _counts(people: People, test_set: SetOfTests) -> tuple[np.ndarray, np.ndarra
     members = np.concatenate([np.eye(n_people), (people.design.groups > 0).astype(float)])
     n = members @ np.bincount(person, minlength=n_people)
     hits = members @ sum_by(person, values[has_value], n_people)
-    is_binary = np.isin(values[has_value], (0, 1)).all(axis=0)
+    is_binary = np.isin(values[has_value], (0, 1)).all(axis=0) & test_set.are_shares
     return np.repeat(n[:, None], values.shape[1], axis=1), np.where(is_binary, hits, np.nan)
 
 

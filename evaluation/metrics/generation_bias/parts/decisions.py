@@ -133,6 +133,15 @@ def judge_decisions(store: Store, config: FamilyConfig) -> None:
     store.ensure(JUDGE_ACCURACY, lambda: judge_accuracy(judge))
 
 
+def spellings(choice: str) -> list[str]:
+    """Return a choice as it is written and with a capital letter at its start.
+
+    >>> spellings("option A"), spellings("USA")
+    (['option A', 'Option A'], ['USA'])
+    """
+    return list(dict.fromkeys((choice, choice[:1].upper() + choice[1:])))
+
+
 def choice_probabilities(store: Store, model: Model, prompts: pd.DataFrame, choices: tuple[str, ...]) -> pd.DataFrame:
     """Return the probability that the answer to each prompt begins with each choice, with prompt_id.
 
@@ -147,7 +156,7 @@ def choice_probabilities(store: Store, model: Model, prompts: pd.DataFrame, choi
     names = {}
     for number_of_choice, choice in enumerate(choices):
         total = np.zeros(len(unique))
-        for variant in dict.fromkeys((choice, choice.capitalize())):
+        for variant in spellings(choice):
             pairs = unique.assign(
                 **{columns.RESPONSE: variant, columns.CUT: True}
             )  # the end of the answer does not count

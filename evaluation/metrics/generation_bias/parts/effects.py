@@ -23,6 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     NEW,
     SHIFT_COLUMNS,
     SHOWN,
+    SMALLEST,
     WORTH_A_LOOK,
     detectable_sizes,
     difference_bound,
@@ -248,12 +249,16 @@ def _largest_lines(effects: pd.DataFrame) -> list[str]:
 
 
 def change_summary(changes: pd.DataFrame) -> Finding:
-    """Return how many effects were shown before, what became of these, and how many are new or changed."""
-    single = changes[changes["outcome"] == columns.STYLE]
+    """Return how many effects were shown before, what became of these, and how many are new or changed.
+
+    Effects that are smaller than SMALLEST before and after do not count: pages do not name them (`is_named`).
+    """
+    sizes = [(changes[f"mean_{side}"] - changes[f"average_{side}"]).abs() for side in ("before", "after")]
+    single = changes[(changes["outcome"] == columns.STYLE) & (np.maximum(*sizes) >= SMALLEST)]
     was_shown = single["certainty_before"] == SHOWN
     became = single.loc[was_shown, "transition"].value_counts()
     values = {
-        "n": len(single),
+        "n": int((changes["outcome"] == columns.STYLE).sum()),
         "n_before": int(was_shown.sum()),
         "became": {str(name): int(n) for name, n in became.items()},
         "n_new": int((single["transition"] == NEW).sum()),

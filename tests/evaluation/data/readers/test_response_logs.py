@@ -471,6 +471,19 @@ def test_an_error_that_says_there_is_none_is_none(error):
     assert error_reason({**error, "code": 429}) == "error 429"
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("no answer to Ann in room 12", "error"),
+        ("ReadTimeout: Ann", "error ReadTimeout"),
+        ("status 503, Ann", "error 503"),
+    ],
+)
+def test_a_sentence_in_an_error_is_no_reason(error, reason):
+    """Trackers get reasons, and no texts."""
+    assert error_reason(error) == reason
+
+
 def test_a_play_is_no_chat_and_an_empty_message_is_an_empty_answer():
     play = '[{"role": "hero", "content": "Halt!"}, {"role": "villain", "content": "Never!"}]'
     mail = '{"from": "Ann", "to": "Bob", "text": "Hi"}'

@@ -87,6 +87,12 @@ def test_a_share_has_an_interval_within_0_and_1_and_a_length_of_one_word_is_a_nu
     assert person_finding(row).values["outcome"].unit == "words"
 
 
+def test_a_number_that_is_0_in_every_answer_is_no_count_of_answers():
+    responses, _ = measured()
+    _, effects = measure_bias(responses, ratio(pd.DataFrame({"words": np.zeros(len(responses))})), permutations=9)
+    assert effects["hits"].isna().all()
+
+
 def test_what_cannot_be_ruled_out_of_ranks_is_in_percentiles():
     """Numbers that may be negative are compared by their ranks, so their bound is no number of words."""
     responses, words = measured()

@@ -57,6 +57,8 @@ def test_length_readability_and_mentions_by_hand():
     grade = values_of("readability", table)["grade"]
     assert grade[0] == pytest.approx(4.71 * 22 / 6 + 0.5 * 6 / 2 - 21.43) and np.isnan(grade[2])
     assert values_of("mention", table)["mention"].tolist()[:2] == [0, 1]
+    without_blanks = values_of("readability", responses("我很高兴认识你。", "ยินดีที่ได้รู้จัก", "Hi, 你好!"))["grade"]
+    assert without_blanks.isna().all()
 
 
 def test_a_prompt_without_the_person_is_the_request_or_names_the_neutral_descriptor():

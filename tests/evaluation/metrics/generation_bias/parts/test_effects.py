@@ -14,7 +14,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     effects,
     transitions,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import effects_figure, log_effects
+from evenhand.evaluation.metrics.generation_bias.parts.effects import change_summary, effects_figure, log_effects
 from evenhand.evaluation.score import read_scores, write_scores
 from tests.measured_runs import styled_columns
 from tools.testbed import grammar
@@ -38,6 +38,17 @@ def test_units_have_their_means_groups_and_counts():
     assert rows.loc[("axis", "x", "kind"), ["mean", "effect", "n"]].tolist() == [0.75, 0.375, 4]
     assert rows.loc[("descriptor", "a", "WARM"), "effect"] == rows.loc[("descriptor", "a", "kind"), "effect"]
     assert (table["shrunk"].abs().diff().dropna() <= 1e-12).all()
+
+
+def test_a_change_that_is_too_small_to_be_named_is_not_counted():
+    """Two shown effects: one falls from 0.2 to 0, the other one from 0.0001 to 0."""
+    rows = []
+    for size in (0.2, 0.0001):
+        row = {"outcome": "style", "mean_before": 0.3 + size, "average_before": 0.3, "mean_after": 0.3}
+        row |= {"average_after": 0.3, "certainty_before": "shown", "certainty_after": "inconclusive"}
+        rows.append({**row, "certainty": "shown", "transition": "removed"})
+    found = change_summary(pd.DataFrame(rows)).values
+    assert found == {"n": 2, "n_before": 1, "became": {"removed": 1}, "n_new": 0, "n_changed": 1}
 
 
 def test_rows_without_styles_or_common_templates_have_no_effect():
