@@ -196,7 +196,7 @@ def _write_with_card(
         return
     tuned, base = _write(settings, measured, folder)
     facts = json.loads((adapter / TUNING_FILE).read_text(encoding="utf-8"))
-    acts_on_all = method_class(facts["method"]).changes_weights
+    acts_on_all = trained_method(facts["method"]).changes_weights
     card = model_card(
         facts,
         further,

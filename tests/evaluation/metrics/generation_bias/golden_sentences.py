@@ -17,6 +17,7 @@ SECTIONS = [
     *(Finding(f"word_{word}") for word in ("descriptor", "template", "group", "style")),
     *(Finding(kind) for kind in ("intervals", "intervals_of_parts")),
     Finding("source", {"text": "The answers are of a file."}),
+    Finding("more_answers", {"people": [{"person": "deaf", "n": 8}, {"person": "old", "n": 6}], "n_of_others": 2}),
     *(Finding(f"about_{what}") for what in ("fgb", "detectable_fgb", "reductions")),
     Finding("accepted"),
     Finding("about_map"),
