@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.forked_commands import PATIENCE
+
 WIDTH, PHONE, HEIGHT = 1280, 390, 1000  # pixels of the window
 DRIVER = "chromedriver"
 LOCAL_SCHEMES = ("file", "data", "blob", "about", "chrome", "chrome-untrusted")
@@ -115,6 +117,8 @@ def headless(folder: Path) -> Iterator[Browser]:
     options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    opened.set_script_timeout(PATIENCE)
+    opened.set_page_load_timeout(PATIENCE)
     try:
         opened.get("about:blank")
         opened.get_log("performance")  # what the browser's own first page asked for

@@ -16,7 +16,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -116,7 +115,10 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile = self.rfile = open("/dev/null", "r+b", buffering=0)  # noqa: PTH123, SIM115
 
     def _hang(self, answer):
-        time.sleep(3)
+        self._send({}, Hangs="true")  # `hangs_time_out` makes a time-out of it
+
+    def _silent(self, answer):
+        self.server.config["ended"].wait()
         self.close_connection = True
 
     def _refused(self, answer):
@@ -136,10 +138,9 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"[" * 200_000)
 
     def _drip(self, answer):
-        self._start(1000)
-        for _ in range(100):
+        self._start(10**9)
+        while not self.server.config["ended"].wait(0.05):
             self.wfile.write(b" ")
-            time.sleep(0.05)
         self.close_connection = True
 
     def log_message(self, *_):
@@ -167,7 +168,7 @@ def serving(
     """
     config = {"faults": faults, "share": share if faults else 0, "seedless": seedless, "random": random.Random(0)}
     config |= {"logprobs": logprobs, "choice": choice, "reject": reject, "choices": choices, "body": body, "file": None}
-    config |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter()}
+    config |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter(), "ended": threading.Event()}
     server = Server(("127.0.0.1", port), Handler)
     server.config = config
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -175,6 +176,7 @@ def serving(
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}/v1", config
     finally:
+        config["ended"].set()
         server.shutdown()
         server.server_close()
 

@@ -28,7 +28,8 @@ def test_it_is_committed_without_outputs_and_runs(file, commands, tmp_path, monk
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-    NotebookClient(notebook, timeout=PATIENCE, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    patience = {"timeout": PATIENCE, "startup_timeout": PATIENCE, "iopub_timeout": PATIENCE}
+    NotebookClient(notebook, **patience, resources={"metadata": {"path": str(tmp_path)}}).execute()
     for cell in code:  # a command that fails does not stop a notebook
         output_text = "".join(output.get("text", "") for output in cell.outputs)
         assert not re.search(r"^evenhand( \w+)?: |^Traceback", output_text, re.M), output_text

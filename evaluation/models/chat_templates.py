@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # run. It is the default of Llama 3.1's template.
 TEMPLATE_DATE = date(2024, 7, 26)
 DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
-MAX_SECONDS = 10.0  # for one rendering
+MAX_SECONDS = 10.0  # of computing, for one rendering
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def guarded_template(tokenizer: "PreTrainedTokenizerBase", chat: Sequence[Mappin
 
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the block after so many seconds, in the main thread; elsewhere there is no limit."""
+    """Raise TimeoutError in the block after so many seconds of computing, in the main thread; elsewhere no limit."""
     has_timer = hasattr(signal, "setitimer")  # Windows has none
     if not has_timer or threading.current_thread() is not threading.main_thread():
         yield
@@ -52,13 +52,13 @@ def _time_limit(seconds: float) -> Iterator[None]:
     def end(*_: object) -> None:
         raise TimeoutError(f"it takes more than {seconds:g} seconds")
 
-    previous = signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    previous = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, previous)
 
 
 def render_chat(tokenizer: "PreTrainedTokenizerBase", chat: Sequence[Mapping[str, str]], **arguments: Any) -> str:

@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 # How long a rank waits for another running rank, for example while rank 0 computes scores. If a rank ends, its
 # connection closes, and the launcher ends the other ranks at once.
 MAX_WAIT = timedelta(hours=12)
-SECONDS_TO_CONNECT = 300  # all ranks start within this time, or there are none: the variables are left over
+SECONDS_TO_CONNECT = 600  # all ranks start within this time, or there are none: the variables are left over
 SECONDS_TO_NOTE = 5  # then a rank says for whom it waits
 VARIABLES = ("WORLD_SIZE", "RANK", "LOCAL_RANK")
 log = logging.getLogger("evenhand")

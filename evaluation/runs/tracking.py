@@ -41,6 +41,7 @@ Mode = Literal["online", "offline", "disabled", "shared"]
 MODES: tuple[Mode, ...] = ("online", "offline", "disabled", "shared")
 OLD_MODES = {"dryrun": "offline", "run": "online"}
 WAIT = 15  # time-out of W&B's server in seconds, after which this run and later runs stay offline
+OFFLINE_WAIT = 600  # seconds for W&B's own process, which a busy machine starts slowly
 DIGITS = 6  # of a hash that keeps similar names apart
 HEADLINES = 10  # maximum number of scores with a panel
 WITH_RESPONSES = ("responses", "all")  # values of `upload` with which W&B gets prompts and responses
@@ -337,6 +338,7 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: d
         write_text(id_file, uuid.uuid4().hex)
 
     def start(mode: Mode) -> "wandb.Run":
+        wait = WAIT if mode == "online" else OFFLINE_WAIT
         return wandb.init(
             mode=mode,
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
@@ -348,7 +350,7 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: d
             config=settings,
             dir=str(folder),
             # The metadata have the command's arguments, and so a system prompt.
-            settings=wandb.Settings(console="off", x_disable_stats=True, x_disable_meta=True, init_timeout=WAIT),
+            settings=wandb.Settings(console="off", x_disable_stats=True, x_disable_meta=True, init_timeout=wait),
         )
 
     try:

@@ -13,6 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models import launching
 from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.launching import server_command
 from evenhand.evaluation.score import find_score, read_scores
@@ -23,7 +24,7 @@ from evenhand.recipes.received import NOWHERE, described
 from evenhand.recipes.settings import MeasureSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests import stub_vllm, tiny_checkpoints
-from tests.forked_commands import ENVIRONMENT, ROOT, wait_until
+from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT, wait_until
 from tests.testbed_settings import generation_bias
 
 TINY = str(DIALOGUE_MODEL)
@@ -46,6 +47,7 @@ def started(tmp_path, monkeypatch):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(launching, "SECONDS_TO_END", PATIENCE)
     stub_vllm.install(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 
+import httpx
 import pytest
 from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
@@ -22,7 +23,21 @@ FAULTS = ("rate", "broken", "cut", "none", "two", "reset", "hang")
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
     monkeypatch.setenv("EVENHAND_API_KEY", CANARY)
-    monkeypatch.setattr(server_client, "TIMEOUT_SECONDS", 1.0)
+
+
+@pytest.fixture
+def hangs_time_out(monkeypatch):
+    """A request that the server lets hang is timed out when the server has it: no clock can time out another one."""
+    handle = httpx.AsyncHTTPTransport.handle_async_request
+
+    async def handle_or_time_out(transport, request):
+        response = await handle(transport, request)
+        if "Hangs" in response.headers:
+            await response.aclose()
+            raise httpx.ReadTimeout("", request=request)
+        return response
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", handle_or_time_out)
 
 
 def server_settings(url, **settings):
@@ -39,7 +54,7 @@ def build_bodies(model, n=1, **settings):
 
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
-def test_each_prompt_has_one_answer_despite_all_faults(api):
+def test_each_prompt_has_one_answer_despite_all_faults(hangs_time_out, api):
     with serving(*FAULTS) as (url, record):
         model = server_settings(url if api == "chat" else f"{url}/completions", concurrency=8)
         bodies = build_bodies(model, 60)
@@ -50,6 +65,7 @@ def test_each_prompt_has_one_answer_despite_all_faults(api):
         }
         assert answers == {row: answer_to(body) for row, body in enumerate(bodies)}
         assert record["keys"] == {f"Bearer {CANARY}"} and record["failed"][None] == 60 and len(record["failed"]) > 4
+        assert record["failed"]["hang"] > 0
         assert {body["seed"]: body for body in record["bodies"]} == dict(enumerate(bodies))  # and no other requests
 
 
@@ -112,12 +128,15 @@ def test_rejected_requests_are_not_repeated_and_errors_hide_the_key():
         ("elsewhere", "redirects to http://elsewhere.example/v1"),
         ("nested", "format"),
         ("drip", "0.5 seconds"),
+        ("silent", "timed out"),
     ],
 )
 def test_an_answer_that_would_do_harm_is_one_error(monkeypatch, fault, message):
     monkeypatch.setattr(server_client, "MAX_FIRST_RETRIES", 1)
     if fault == "drip":
         monkeypatch.setattr(server_client, "REQUEST_SECONDS", 0.5)
+    if fault == "silent":
+        monkeypatch.setattr(server_client, "TIMEOUT_SECONDS", 0.1)
     with serving(fault, share=1) as (url, _):
         assert message in fetch_error(url, n=1)
 

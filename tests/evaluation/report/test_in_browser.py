@@ -1,6 +1,5 @@
 """Reports in a real browser: their controls, accessibility, no errors and no requests."""
 
-import time
 from dataclasses import replace
 
 import pandas as pd
@@ -12,6 +11,7 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from tests.browser import PHONE
 from tests.evaluation.report.test_page import PAGE
+from tests.forked_commands import wait_until
 from tests.report_pages import picture
 
 CSS = "css selector"
@@ -60,15 +60,14 @@ def saved_file(browser, text, of="main"):
     button = next(it for it in browser.driver.find_elements(CSS, f"{of} button") if it.text == text)
     before = set(browser.downloads.iterdir())
     button.click()
-    deadline = time.monotonic() + 600
-    while time.monotonic() < deadline:
-        new = [
-            it for it in set(browser.downloads.iterdir()) - before if it.suffix != ".crdownload" and it.name[0] != "."
-        ]
-        if new and new[0].stat().st_size:
-            return new[0]
-        time.sleep(0.1)
-    raise AssertionError(f"{text} saved nothing")
+    wait_until(lambda: saved(browser, before))
+    return saved(browser, before)[0]
+
+
+def saved(browser, before):
+    """Return the files that the browser has saved since the folder had those of `before`."""
+    new = set(browser.downloads.iterdir()) - before
+    return [it for it in new if it.suffix != ".crdownload" and it.name[0] != "." and it.stat().st_size]
 
 
 def choose(select, text):

@@ -9,6 +9,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs import processes
+from tests.forked_commands import PATIENCE
 
 
 def of_two(monkeypatch, number):
@@ -97,7 +98,7 @@ def test_left_over_variables_end_in_one_error(left_over):
 
 
 def test_a_process_that_waits_for_others_can_be_ended(left_over):
-    process = left_over(seconds=600)
+    process = left_over(seconds=PATIENCE)
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 143
