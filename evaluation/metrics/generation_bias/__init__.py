@@ -76,7 +76,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart,
 from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionsPart, judge_decisions
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart, all_values
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart, all_values, with_absent_outcomes
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart, phrase_inputs
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
@@ -91,7 +91,7 @@ from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.remote import ANSWERED_BY
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore
@@ -272,6 +272,9 @@ class GenerationBias(Family):
         from evenhand.evaluation.metrics.generation_bias.page import change_facts
 
         return change_facts(before, after, changes)
+
+    def side_by_side(self, runs: Mapping[str, FamilyRun]) -> list[Section]:
+        return super().side_by_side(with_absent_outcomes(runs))
 
     def page(self, run: FamilyRun) -> Page:
         """Return the report on one measuring run."""
