@@ -1,7 +1,7 @@
 """Simulations of a whole page: how often an even one shows somebody, and how often intervals and bounds hold.
 
-$ python -m benchmarks.page_errors                  # false findings of even pages, 20 minutes of one core
-$ python -m benchmarks.page_errors --coverage       # of shown effects, all effects and the bound, 6 minutes
+$ python -m benchmarks.page_errors                  # false findings of even pages, 30 minutes of one core
+$ python -m benchmarks.page_errors --coverage       # of shown effects, all effects and the bound, 8 minutes
 $ python -m benchmarks.page_errors --simulations 2  # a try, seconds
 
 Even pages: 24 people, 16 templates, 12 styles, tested with 199 joint permutations. "Anything" is the share of pages on

@@ -108,7 +108,12 @@ class Design:
     @property
     def has_extra(self) -> bool:
         """Whether somebody was given more answers than everybody has."""
-        return self.is_extra is not None and bool(self.is_extra.any())
+        return bool(self.extra.any())
+
+    @property
+    def extra(self) -> np.ndarray:
+        """Whether each answer is one more than everybody has, (n,) bool."""
+        return np.zeros(len(self.person), dtype=bool) if self.is_extra is None else self.is_extra
 
     def is_compared(self, has_value: np.ndarray) -> np.ndarray:
         """Return whether each answer has a value, (n,) bool, and is to a template on which two people have one."""
@@ -494,13 +499,13 @@ class ExchangeableEqualCells(ExchangeableCells):
     """
 
     def __init__(self, table: CellTable, design: Design, test_sets: Sequence[SetOfTests]) -> None:
-        is_equal = ~design.is_extra
+        is_equal = ~design.extra
         cue = None if design.cue is None else design.cue[is_equal]
         equal = Design(design.template[is_equal], design.person[is_equal], design.groups, cue)
         parts = [replace(test_set, values=test_set.values[is_equal]) for test_set in test_sets]
         super().__init__(_cell_means(equal, parts))
         self.all_answers = table
-        has_extra = np.isin(np.arange(design.n_people), design.person[design.is_extra])
+        has_extra = np.isin(np.arange(design.n_people), design.person[design.extra])
         of_all = _variances_of_people(table)
         of_extra = np.maximum(of_all, of_all[has_extra].mean(axis=0))
         of_equal = _variances_of_people(self.table).mean(axis=0)

@@ -203,8 +203,9 @@ def read_answers(
 
 def with_extra(answers: Answers, prompts: pd.DataFrame, responses: pd.DataFrame, styles: pd.DataFrame) -> Answers:
     """Return the answers and, after them, those of the tables EXTRA_PROMPTS to EXTRA_STYLES, marked by EXTRA."""
-    extra = prompts.assign(**responses.drop(columns=columns.PROMPT_ID), **{columns.EXTRA: True})
-    table = pd.concat([answers.table.assign(**{columns.EXTRA: False}), extra], ignore_index=True)
+    extra = pd.concat([prompts, responses.drop(columns=columns.PROMPT_ID)], axis=1)
+    parts = [answers.table.assign(**{columns.EXTRA: False}), extra.assign(**{columns.EXTRA: True})]
+    table = pd.concat(parts, ignore_index=True)
     values = np.concatenate([answers.values, styles[list(answers.columns)].to_numpy()])
     return replace(answers, table=table, values=values)
 
