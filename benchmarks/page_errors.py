@@ -1,7 +1,7 @@
 """Simulations of a whole page: how often an even one shows somebody, and how often intervals and bounds hold.
 
-$ python -m benchmarks.page_errors                  # false findings of even pages, 20 minutes of one core
-$ python -m benchmarks.page_errors --coverage       # of shown effects, all effects and the bound, 6 minutes
+$ python -m benchmarks.page_errors                  # false findings of even pages, 30 minutes of one core
+$ python -m benchmarks.page_errors --coverage       # of shown effects, all effects and the bound, 8 minutes
 $ python -m benchmarks.page_errors --simulations 2  # a try, seconds
 
 Even pages: 24 people, 16 templates, 12 styles, tested with 199 joint permutations. "Anything" is the share of pages on
@@ -19,12 +19,14 @@ import pandas as pd
 
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.statistics.permutation import Design, SetOfTests
-from evenhand.evaluation.statistics.person_effects import joint_effects
+from evenhand.evaluation.statistics.person_effects import Effects, joint_effects
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 
 STYLES = 12
 GROUPS = np.kron(np.eye(4), np.full(6, 1 / 6))  # four axes of six people
 FEW_ANSWERS = 8  # people with one answer to a template, where counts are unequal
+SCREENED = (0, 7, 14, 21)  # people with four answers to a template, where the others have one; one of each group
+PLANTED = "screened and planted"
 
 
 def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[SetOfTests]]:
@@ -33,15 +35,20 @@ def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[SetOfTe
     Kinds: "plain"; "copies", three of each answer; "interaction", styles of each person and template at random;
     "temperature 0.3", nearly always the same style; "unequal", one answer to some people and eight to others;
     "noisier", these with styles that vary more; "logs", one to four answers; "missing", 15 % of the cells;
-    "everything", six outcomes and two cues.
+    "everything", six outcomes and two cues. "screened": four answers to the people SCREENED, as was decided before any
+    answer, and one to the others; "screened with interaction": also styles of each person and template at random;
+    "interaction of the screened": such styles of these people only; "screened and planted": as the second, and one of
+    them gets another style in 20 % of the answers; of this page, only what is shown of the others is false.
     """
     people = 24
     templates = 16
     base = 0.5 * rng.dirichlet(np.full(STYLES, 0.6), templates) + 0.5 * rng.dirichlet(np.full(STYLES, 0.3))
     p = np.repeat(base[:, None], people, axis=1)
     counts = np.full((templates, people), 2)
-    if kind == "interaction":
+    if kind in ("interaction", "screened with interaction", PLANTED):
         p = p * np.exp(rng.normal(0, 1, p.shape))
+    if kind == "interaction of the screened":
+        p[:, SCREENED] = p[:, SCREENED] * np.exp(rng.normal(0, 1.5, p[:, SCREENED].shape))
     if kind == "temperature 0.3":
         p = p ** (1 / 0.3)
     if kind in ("unequal", "noisier"):
@@ -53,6 +60,11 @@ def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[SetOfTe
     if kind == "copies":
         counts[:] = 1
     p /= p.sum(axis=2, keepdims=True)
+    if kind == PLANTED:
+        p[:, SCREENED[0]] *= 0.8
+        p[:, SCREENED[0], 0] += 0.2
+    if "screened" in kind:
+        counts[:] = np.where(np.isin(np.arange(people), SCREENED), 4, 1)
     template, person = np.indices(counts.shape).reshape(2, -1).repeat(counts.ravel(), axis=1)
     style = (p[template, person].cumsum(axis=1)[:, :-1] < rng.random((len(template), 1))).sum(axis=1)
     vectors = np.eye(STYLES)[style]
@@ -68,10 +80,14 @@ def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[SetOfTe
         SetOfTests("style", vectors, np.kron(np.eye(3), np.ones((4, 1))), has_overall=False),
     ]
     cue = None
+    is_extra = None
+    if "screened" in kind:
+        cell = pd.Series(template * people + person)
+        is_extra = cell.groupby(cell).cumcount().to_numpy() > 0
     if kind == "everything":
         cue = (template >= templates // 2).astype(int)
         test_sets += outcomes(style, rng) + cue_tests(vectors, cue)
-    return Design(template, person, GROUPS, cue), test_sets
+    return Design(template, person, GROUPS, cue, is_extra), test_sets
 
 
 def outcomes(style: np.ndarray, rng: np.random.Generator) -> list[SetOfTests]:
@@ -108,6 +124,10 @@ KINDS = (
     "logs",
     "missing",
     "everything",
+    "screened",
+    "screened with interaction",
+    "interaction of the screened",
+    PLANTED,
 )
 
 
@@ -118,11 +138,23 @@ def false_findings(kind: str, simulations: int, permutations: int) -> dict[str, 
         rng = np.random.default_rng(seed)
         design, test_sets = even_page(kind, rng)
         found = joint_effects(design, test_sets, permutations, rng)
-        page = min(min(each.p_joint.min(), each.shift_joint.min(), each.overall_joint) for each in found)
+        page = smallest_false_p(kind, found)
         styles = min(found[1].p_set.min(), found[1].shift_p.min())
-        shown.append((page <= LEVEL, styles <= LEVEL, found[0].overall_p <= LEVEL, found[0].unit == "answers"))
-    names = ("anything", "styles alone", "people at all, alone", "answers are the unit")
+        of_planted = found[1].p_joint[SCREENED[0], 0] <= LEVEL
+        of_page = (page <= LEVEL, styles <= LEVEL, found[0].overall_p <= LEVEL, found[0].unit == "answers", of_planted)
+        shown.append(of_page)
+    names = ("anything", "styles alone", "people at all, alone", "answers are the unit", "the planted one")
     return dict(zip(names, 100 * np.mean(shown, axis=0), strict=True))
+
+
+def smallest_false_p(kind: str, found: list[Effects]) -> float:
+    """Return the smallest p-value of all that is false on a page: on a planted one, of the other people and groups."""
+    if kind != PLANTED:
+        return min(min(each.p_joint.min(), each.shift_joint.min(), each.overall_joint) for each in found)
+    styles = found[1]
+    first_group = len(styles.shift_joint)
+    p_of_others = np.delete(styles.p_joint, [SCREENED[0], first_group], axis=0)
+    return min(p_of_others.min(), np.delete(styles.shift_joint, SCREENED[0]).min())
 
 
 def share(average: float) -> Callable[[np.ndarray, np.random.Generator], np.ndarray]:
@@ -157,6 +189,8 @@ COLUMNS = {
     "average 0.5": (share(0.5), True),
     "average 0.9": (share(0.9), True),
     "average 0.97": (share(0.97), True),
+    "average 0.03 screened": (share(0.03), True),
+    "average 0.3 screened": (share(0.3), True),
     "log of lengths, normal": (shifted(lambda rng, n: rng.normal(0, 1, n)), False),
     "log of lengths, heavy tails": (shifted(lambda rng, n: rng.standard_t(3, n)), False),
     "people of different spread": (shifted(lambda rng, n: rng.normal(0, 1, n), DIFFERENT_SPREAD), False),
@@ -166,8 +200,10 @@ COLUMNS = {
 def coverage(name: str, simulations: int, permutations: int) -> dict[str, float]:
     """Return how often intervals of shown effects, those of others, and the bound hold, in %."""
     sample, are_shares = COLUMNS[name]
-    template, person = np.indices((13, 31)).reshape(2, -1).repeat(2, axis=1)
-    design = Design(template, person, np.zeros((0, 31)))
+    counts = np.where(np.isin(np.arange(31), SCREENED) & ("screened" in name), 8, 2)
+    template, person = np.indices((13, 31)).reshape(2, -1).repeat(np.tile(counts, 13), axis=1)
+    cell = pd.Series(template * 31 + person)
+    design = Design(template, person, np.zeros((0, 31)), is_extra=cell.groupby(cell).cumcount().to_numpy() >= 2)
     large = np.random.default_rng(0)
     means = np.array([sample(np.full(200_000, each), large).mean() for each in range(31)])
     truth = means - means.mean()

@@ -22,6 +22,7 @@ BIAS_TYPE = "bias_type"
 DIRECTION = "direction"
 MORE = "more"
 LESS = "less"
+EXTRA = "is_extra"  # in memory: whether an answer is one more than everybody has (`prompts.more_answers`)
 CUE = "cue"  # how a model knows the person in a prompt
 STYLE = "style"  # a style of the style classifier
 CLUSTER = "cluster"  # a style cluster

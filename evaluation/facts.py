@@ -121,7 +121,7 @@ def read_findings(path: Path, family: str, name: str) -> list[Finding]:
     return [Finding(values["kind"], values) for values in facts.get(name, ())]
 
 
-def plain(value: Any) -> Json:
+def plain(value: Any) -> Any:
     """Return a value as JSON has it: NaN is null, a finding its values and its kind, a score what identifies it."""
     if isinstance(value, Finding):
         return {"kind": value.kind, **{name: plain(item) for name, item in value.values.items()}}

@@ -99,7 +99,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
             temporary.replace(path)
     except OSError as error:
         raise InputError(
-            path, f"cannot be written ({error.strerror or error}); choose another --output_dir."
+            path,
+            f"cannot be written ({error.strerror or error}); choose another --output_dir, or allow writing there.",
         ) from error
     finally:
         with suppress(OSError):  # the file is absent after a rename, or if it could not be written

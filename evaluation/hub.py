@@ -77,7 +77,8 @@ def not_here(name: str, error: Exception) -> InputError:
         "model",
         f"{name!r} is no folder, and no model that was downloaded to this machine; {reason}. Give a model of this "
         f"machine (`hf cache ls`), download it where the hub can be reached (`hf download {name}`), or give --server "
-        "for a model on a server.",
+        "for a model on a server. A style classifier, `go_emotions`, is shipped, and so is the model of `--config "
+        "testbed`.",
     )
 
 

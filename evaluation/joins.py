@@ -52,7 +52,9 @@ def join_rows(before: pd.DataFrame, after: pd.DataFrame, keys: Sequence[str], no
     common = old.index[old.index.isin(new.index)]
     if common.empty and len(old) + len(new):
         raise InputError(
-            "after", f"it has none of the {len(old):,} {noun} of the run before; measure both on the same {noun}."
+            "after",
+            f"it has none of the {len(old):,} {noun} of the run before; measure both on the same {noun}. Logs of two "
+            "periods have other messages: limit the new run alone, such as `check RUN --max_difference 5`.",
         )
     alone = pd.concat([before[~old.index.isin(common)], after[~new.index.isin(common)]], ignore_index=True)
     return JoinedRows(

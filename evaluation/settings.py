@@ -612,6 +612,11 @@ class PromptSettings(StrictSettings):
         default=2,
         description="responses per (template, descriptor); 1 is enough, but FGB* and shares of variance need 2",
     )
+    more_answers: dict[str, PerCell] | None = Field(
+        default=None,
+        description="{descriptor: responses per template} of people who get more than answers_per_cell",
+        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+    )
     personas: str = Field(
         default="none",
         description="self-descriptions before the prompts: none, default, paper (after “your persona:”), or a file",
@@ -619,7 +624,8 @@ class PromptSettings(StrictSettings):
     )
     cues: list[Literal["mention", "earlier_turn", "profile", "third_person"]] = Field(
         default_factory=list,
-        description="how the model knows the person: everyday requests in place of the paper's templates (chat models)",
+        description="how the model knows the person (mention, earlier_turn, profile, third_person): everyday requests "
+        "in place of the paper's templates (chat models)",
     )
     variations: bool = Field(
         default=False, description="apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2"
@@ -636,7 +642,9 @@ class PromptSettings(StrictSettings):
             raise InputError("people", "with cues the dataset has the people; leave people out.")
         if not self.cues and (self.templates is None) != (self.people is None):
             raise InputError(
-                "templates", "templates belong to people, or to cues; give prompts.people or prompts.cues, too."
+                "templates",
+                "templates belong to people, or to cues; give prompts.people or prompts.cues, too: `--people FILE`, or "
+                "`--cues mention` for everyday requests. For some of the shipped templates, give prompts.filters.",
             )
         if not self.cues and isinstance(self.templates, int):
             raise InputError("templates", f"{self.templates} is a number of requests, for cues; give a file.")
@@ -650,6 +658,13 @@ class PromptSettings(StrictSettings):
             )
         if self.file and self.untuned_by:
             raise InputError("untuned_by", "a prompts file is split by split_by; give a dataset, or leave this out.")
+        for person, n in (self.more_answers or {}).items():
+            if n <= self.answers_per_cell:
+                raise InputError(
+                    "more_answers", f"{person!r} gets {n}, and everybody {self.answers_per_cell}; omit it."
+                )
+        if self.more_answers and self.is_own:
+            raise InputError("more_answers", "only people of a taxonomy get more; omit it, or give a dataset.")
         if self.cues and (self.file or self.variations or self.personas != "none"):
             raise InputError("cues", "their prompts have no file, personas or variations; leave these out.")
         if self.language and (self.file or self.cues or self.variations or self.personas in ("default", "paper")):

@@ -136,7 +136,7 @@ def _card(base: DialogueModel, data: TrainingRows, encoded: DatasetDict, seed: i
 CARD = Path(__file__).with_name("rows.md.j2")
 TIED = "not trained by `train.py`, because TRL trains no single embeddings where the output layer shares them"
 
-TRAIN = '''"""Train on the rows in this folder with TRL, without Evenhand. In this folder: python train.py [MODEL]"""
+TRAIN = '''"""Train on the rows in this folder, by TRL alone. In this folder, with TRL: python train.py [MODEL]"""
 
 import sys
 from pathlib import Path
@@ -147,6 +147,8 @@ from datasets import load_from_disk
 model = sys.argv[1] if len(sys.argv) > 1 else {model!r}
 if Path(model).is_dir():
     model = str(Path(model).resolve())  # the adapter records where its base is
+elif model.startswith("."):
+    sys.exit(f"The base is not in {{model}}, from where these rows were written: python train.py MODEL")
 rows = load_from_disk("tokenized")
 arguments = SFTConfig(
     output_dir="trained",

@@ -316,6 +316,10 @@ def _name_model(command: str, options: dict[str, Any]) -> None:
 def _unknown_flag(argument: str, known: Collection[str]) -> InputError:
     """Return the error for an argument that the command does not have."""
     name = argument.partition("=")[0].lstrip("-")
+    if name.endswith("api_key"):
+        from evenhand.evaluation.models.server_client import API_KEY_VARIABLES
+
+        return InputError(argument, f"keys are read from the environment; set {' or '.join(API_KEY_VARIABLES)}.")
     close = get_close_matches(name, known, n=1)
     if argument.startswith("-") and close:
         return InputError(argument, f"the command line has no such flag; did you mean --{close[0]}?")

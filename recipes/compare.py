@@ -171,7 +171,9 @@ def _differences(store: Store, name: str, compared: ComparedRuns, labels: Path |
     if name == GENERATION_BIAS:  # bias values belong to the package `mitigation`, which `evaluation` may not import
         responses = [compared_responses(side) for side in on_common_prompts(before, after)[:2]]
         store.table("bias_values", lambda: _bias_values(labels, responses[0], responses[1]))
-    return FAMILIES[name].compare(store, before, after, compared.changes.config)
+    compare_runs = FAMILIES[name].compare
+    assert compare_runs  # other families are in no comparison
+    return compare_runs(store, before, after, compared.changes.config)
 
 
 def _bias_values(labels: Path | None, before: Answers, after: Answers) -> pd.DataFrame:

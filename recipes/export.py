@@ -196,7 +196,7 @@ def _write_with_card(
         return
     tuned, base = _write(settings, measured, folder)
     facts = json.loads((adapter / TUNING_FILE).read_text(encoding="utf-8"))
-    acts_on_all = method_class(facts["method"]).changes_weights
+    acts_on_all = trained_method(facts["method"]).changes_weights
     card = model_card(
         facts,
         further,
@@ -260,7 +260,11 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
         if strength is not None:
             adapter_config(adapter, strength).save_pretrained(folder)
         if is_local_path(name):
-            log.warning("export: the adapter's base is a local folder, %s; other machines will not find it", name)
+            log.warning(
+                "export: the adapter's base is a local folder, %s; other machines will not find it; --merge true "
+                "writes a whole model",
+                name,
+            )
     write_json(folder / "generation_config.json", _generation_config(tuned, measured))
     template = tuned.tokenizer.chat_template
     tag = tuned.control_tag

@@ -1,6 +1,7 @@
 """The command `measure`: scores of a model, and a report for each family of metrics."""
 
 import logging
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.early_stop import has_asked_eno
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import asked_prompts
 from evenhand.evaluation.metrics.generation_bias.words import words
+from evenhand.evaluation.metrics.screen import RANKS
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.answers_page import ShownAnswers, answers_html
 from evenhand.evaluation.report.output import REPORT, present
@@ -71,6 +73,7 @@ SCORING = (
 )
 LINK = Link("all responses", RESPONSES_PAGE)
 SCREEN = "screen"  # the family that `--screen` measures first
+SHARE_OF_FIRST = 0.1  # of the people, who may get more answers after a screen
 
 
 def measure(
@@ -111,7 +114,11 @@ def measure(
         if loaded is None and any(FAMILIES[name].loads_model(config) for name, config in configs.items()):
             processes.on_rank_zero(configs[settings.metrics[0]].open_model().check_memory)
     if settings.screen_first:
-        measure(screen_before(settings), show=False, loaded=loaded)
+        screened = screen_before(settings)
+        measure(screened, show=False, loaded=loaded)
+        more = processes.on_rank_zero(lambda: answers_after_screen(settings, screened.output_dir))
+        settings = settings.replaced(prompts=settings.prompts.replaced(more_answers=more))
+        configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
     advice = partial(rescoring_advice, settings)
     with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as store:
         scores: list[BiasScore] = []
@@ -136,9 +143,26 @@ def screen_before(settings: MeasureSettings) -> MeasureSettings:
     """
     folder = settings.output_dir
     alone = settings.replaced(
-        screen_first=False, capabilities=[], criteria=None, output_dir=folder.with_name(f"{folder.name}-{SCREEN}")
+        screen_first=False,
+        first_answers=None,
+        prompts=settings.prompts.replaced(more_answers=None),
+        capabilities=[],
+        criteria=None,
+        output_dir=folder.with_name(f"{folder.name}-{SCREEN}"),
     )
     return alone.replaced(metrics=[SCREEN], **dict.fromkeys(groups_of(FAMILIES) - groups_of([SCREEN])))
+
+
+def answers_after_screen(settings: MeasureSettings, screened: Path) -> dict[str, int] | None:
+    """Return how many answers the tenth of the people whom a screen ranks first get to a template; None: as others.
+
+    Numbers that the settings name, such as those of an earlier run, are kept.
+    """
+    if settings.first_answers is None or settings.prompts.more_answers:
+        return settings.prompts.more_answers
+    ranked = read_table(screened / f"{RANKS}.parquet")[columns.DESCRIPTOR]
+    first = ranked.head(math.ceil(len(ranked) * SHARE_OF_FIRST))
+    return dict.fromkeys(map(str, first), settings.first_answers)
 
 
 def typed_command() -> list[str] | None:

@@ -190,7 +190,7 @@ class _Planner:
             permutations=0,
             relevance=False,
         )
-        prompts = self.base.prompts.replaced(answers_per_cell=self.loop.train_answers_per_cell)
+        prompts = self.base.prompts.replaced(answers_per_cell=self.loop.train_answers_per_cell, more_answers=None)
         measurement = self.base.with_metrics(GENERATION_BIAS).replaced(
             prompts=prompts, capabilities=[], generation_bias=family, offensive_classifier=None
         )

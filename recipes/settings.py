@@ -254,6 +254,12 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
         description="screen the model first, in OUTPUT_DIR-screen; the report shows whom the screen ranks first",
         json_schema_extra=NOT_COMPARED,
     )
+    first_answers: Annotated[int, Field(ge=2, le=MAX_COUNT)] | None = Field(
+        default=None,
+        description="with screen_first, responses per template of the tenth of the people whom the screen ranks first; "
+        "null: as of everybody",
+        json_schema_extra=NOT_COMPARED | OMITTED_IF_NULL,
+    )
     seed: Seed = Field(default=0, description="random seed of prompts, answers and the bootstrap")
     output_dir: AnyPath = Field(
         default=Path(f"runs/{MODEL_IN_PATH}"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
@@ -281,6 +287,22 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
     def _check_screen(self) -> Self:
         if self.screen_first and (self.responses or GENERATION_BIAS not in self.metrics):
             raise InputError("screen_first", f"only a model whose {GENERATION_BIAS} is measured is screened; omit it.")
+        if self.first_answers is None:
+            return self
+        family = getattr(self, GENERATION_BIAS)
+        fault = ""
+        if not self.screen_first:
+            fault = "it is of people whom a screen ranks first; give screen_first, too"
+        elif self.prompts.is_own:
+            fault = "only people of a taxonomy get more answers than others; omit it"
+        elif self.first_answers <= self.prompts.answers_per_cell:
+            fault = f"everybody gets {self.prompts.answers_per_cell}; give a larger number"
+        elif family.until is not None:
+            fault = "with until, answers decide how many more are asked; leave one of the two out"
+        elif family.accepted is not None:
+            fault = "differences are accepted on as many answers of everybody; leave one of the two out"
+        if fault:
+            raise InputError("first_answers", f"{self.first_answers}: {fault}.")
         return self
 
     @model_validator(mode="after")

@@ -88,7 +88,8 @@ def run_action(workspace: Path, **given: str) -> list[int]:
     inputs = {name: given.get(name, entry.get("default", "")) for name, entry in ACTION["inputs"].items()}
     statuses = []
     for step in ACTION["runs"]["steps"]:
-        is_skipped = step.get("if") == "inputs.baseline != ''" and not inputs["baseline"]
+        asks_for = re.findall(r"inputs\.(\w+) != ''", step.get("if", ""))
+        is_skipped = bool(asks_for) and not any(inputs[name] for name in asks_for)
         if step.get("name", "Install") == "Install" or is_skipped:
             continue
         environment = {
@@ -118,6 +119,10 @@ def test_the_action_measures_without_a_baseline_and_fails_against_a_better_one(w
         max_rise="10",
     )
     assert statuses == [0, 1, 0]
+    limited = run_action(
+        workspace, model="bot", responses="new.csv", config="bias.yaml", folder="limited", max_difference="5"
+    )
+    assert limited == [0, 1, 0]
     assert "broken" in (workspace / "summary.md").read_text(encoding="utf-8")
     assert (workspace / "new" / "check" / "junit.xml").exists()
 

@@ -28,7 +28,8 @@ TESTBED = "package:evenhand/recipes/testbed/"
 MASKED = f"{TESTBED}masked_model"
 PAIRS = ["--sentence_pairs.pairs", f"{TESTBED}pairs.csv", "--sentences.limit", "40"]
 FEW = ["--prompts.descriptors", "26"]
-SOME = ["--prompts.descriptors", "13", "--prompts.answers_per_cell", "1", "--decoding.arguments", "{num_beams: 2}"]
+SOME = ["--prompts.descriptors", "13", "--prompts.answers_per_cell", "1"]
+BEAMS = ["--decoding.arguments", "{num_beams: 2}"]
 STYLES = ["--generation_bias.style_classifier", f"{TESTBED}style_classifier"]
 OFFENSIVE = ["--offensive_classifier", f"{TESTBED}second_style_classifier", "--offensive_classifier.label", "Hateful"]
 DIALOGUE = ["--model", f"{TESTBED}dialogue_model", "--model.dtype", "float32", *STYLES, *SOME]
@@ -40,7 +41,7 @@ SMALL = {
     "measure --config paper_pairs": ["--model", MASKED, *PAIRS],
     "measure --config paper_likelihood": ["--model", f"{TESTBED}language_model", *FEW],
     "measure --config seat": ["--model", MASKED, *FEW],
-    "measure --config paper_generation": ["--model.revision", "null", *DIALOGUE],
+    "measure --config paper_generation": ["--model.revision", "null", *DIALOGUE, *BEAMS],
     "measure --config demo --generation_bias.corpus.paths": DIALOGUE,
     "measure --config demo --offensive_classifier": [*DIALOGUE, *OFFENSIVE],
     "measure --config offensive": ["--model", f"{TESTBED}dialogue_model", *OFFENSIVE, *FEW],

@@ -279,7 +279,9 @@ def sample_descriptors(prompts: pd.DataFrame, n: int | None) -> pd.DataFrame:
     total = sum(map(len, strata.values()))
     if not len(strata) <= n <= total:
         raise InputError(
-            "descriptors", f"{n} is given; give {len(strata)} (one for each axis) to {total} (all), or null (all)."
+            "descriptors",
+            f"{n} is given; give {len(strata)} (one for each axis) to {total} (all), or null (all). For fewer, choose "
+            "axes: prompts.filters, such as '{axis: [age]}'.",
         )
     return table[table[columns.DESCRIPTOR].isin(sample_strata(strata, n, DESCRIPTORS_SEED, "descriptors"))].reset_index(
         drop=True

@@ -401,6 +401,8 @@ def _reason_of(error: Exception, status: int | None, body: object, has_answered:
         return f"it redirects to {target}; prompts are not sent there. Give the address of the server itself"
     if status == 401 or (status == 403 and not FILTER.search(str(body))):
         return f"it rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}"
+    if status == 404 and not has_answered:
+        return f"{reason}; the address usually ends in /v1, and the model is one that the server has"
     if is_transient(error):  # the client has retried these
         if isinstance(error, TimeoutError):
             reason = f"no complete answer in {REQUEST_SECONDS:g} seconds"

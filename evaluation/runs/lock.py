@@ -39,7 +39,8 @@ def run_lock(folder: Path, list_result: Callable[[Path], None] = lambda path: No
         raise RunLocked("output_dir", f"{holder} is at work in {folder}; wait for it, or give another.") from None
     except OSError as error:
         raise InputError(
-            folder, f"cannot be written ({error.strerror or error}); choose another --output_dir."
+            folder,
+            f"cannot be written ({error.strerror or error}); choose another --output_dir, or allow writing there.",
         ) from None
     try:
         with explain_full_disk(folder):

@@ -8,12 +8,20 @@ its styles, its outcomes, and which of them are missing. So the test is exact, P
 cell have in common (copies, one template's peculiar effect on one person), and one answer to a cell suffices. Miller
 (2024, "Adding error bars to evals", §2.2) clusters standard errors for the same reason.
 
-Two designs need more care.
+Three designs need more care.
 
 *Unequal cells.* A mean of one answer varies more than a mean of eight. If a permutation test finds that the number of
 prompts depends on the person (p < 0.2), cells are only exchanged with cells of about as many prompts (1, 2 to 3, 4 or
 more), and centred means are first divided by √(ρ + 1/n), with ρ the variance of the interaction over that of one
 answer. Numbers of prompts are fixed before any answer is looked at, so choosing by them costs no error.
+
+*More answers for some people*, who were chosen before any answer was sampled (`Design.is_extra`). Only the cells of the
+answers that everybody has as many of are exchanged, since these are alike. The observed effects are of all answers.
+The means of people with more answers are first studentised (Janssen 1997, "Studentized permutation tests for non-i.i.d.
+hypotheses"; Chung and Romano 2013, "Exact and asymptotically robust permutation tests"): multiplied by s₀ / s, at most
+√(n / n₀), with s² the variance of cell means around the person's effect, summed over the columns of a set, of this
+person or on average of all who have more, whichever is larger; s₀² that of what is exchanged; n and n₀ the numbers of
+answers in a cell. Their tails are lighter than those of means of fewer answers.
 
 *Few templates.* With one template, no permutation of cells changes the largest effect. If somebody has fewer than
 MIN_TEMPLATES templates in common with others, or the cells have too few permutations for p = MIN_P, single answers are
@@ -82,17 +90,30 @@ class Design:
         template, person: codes of each answer's template and person, (n,), numbered from 0 without gaps.
         groups: weight of each of D people in the mean of each group, (g, D); rows sum to 1.
         cue: code of how the model knows the person, (n,), or None.
+        is_extra: whether each answer is one more than everybody has, (n,) bool; None: nobody was given more. Who gets
+            more was decided before any answer was sampled.
     """
 
     template: np.ndarray
     person: np.ndarray
     groups: np.ndarray
     cue: np.ndarray | None = None
+    is_extra: np.ndarray | None = None
 
     @property
     def n_people(self) -> int:
         """The number of people."""
         return self.groups.shape[1]
+
+    @property
+    def has_extra(self) -> bool:
+        """Whether somebody was given more answers than everybody has."""
+        return bool(self.extra.any())
+
+    @property
+    def extra(self) -> np.ndarray:
+        """Whether each answer is one more than everybody has, (n,) bool."""
+        return np.zeros(len(self.person), dtype=bool) if self.is_extra is None else self.is_extra
 
     def is_compared(self, has_value: np.ndarray) -> np.ndarray:
         """Return whether each answer has a value, (n,) bool, and is to a template on which two people have one."""
@@ -172,6 +193,11 @@ def cell_table(design: Design, test_sets: Sequence[SetOfTests], rng: np.random.G
     Raises:
         ValueError: no two people have a common template.
     """
+    return _with_unit(_cell_means(design, test_sets), design, rng)
+
+
+def _cell_means(design: Design, test_sets: Sequence[SetOfTests]) -> CellTable:
+    """Return the means of all sets by cell, without strata."""
     n_templates = int(design.template.max(initial=-1)) + 1
     code = design.person.astype(np.int64) * n_templates + design.template
     code_of_cell, cell, asked = np.unique(code, return_inverse=True, return_counts=True)
@@ -207,7 +233,7 @@ def cell_table(design: Design, test_sets: Sequence[SetOfTests], rng: np.random.G
     count = np.where(n_present > 1, count, 0)
     n = count[:, set_of_column]
     centred = _centred(mean, n > 0, template[is_compared])
-    table = CellTable(
+    return CellTable(
         template=template[is_compared],
         person=person[is_compared],
         asked=asked[is_compared],
@@ -219,7 +245,6 @@ def cell_table(design: Design, test_sets: Sequence[SetOfTests], rng: np.random.G
         deviations=np.where(n > 0, deviations, 0.0),
         within=np.where(freedom > 0, deviations.sum(axis=0) / np.maximum(freedom, 1), 0.0),
     )
-    return _with_unit(table, design, rng)
 
 
 def _centred(mean: np.ndarray, present: np.ndarray, template: np.ndarray) -> np.ndarray:
@@ -233,7 +258,7 @@ def _with_unit(table: CellTable, design: Design, rng: np.random.Generator) -> Ce
     """Return the table with its unit of chance and its strata."""
     if _smallest_number_of_templates(table, design) < MIN_TEMPLATES:
         return replace(table, unit=ANSWERS)
-    if _depends_on_person(table, rng):
+    if not design.has_extra and _depends_on_person(table, rng):
         stratum = np.searchsorted(STRATUM_STARTS, table.asked, side="right")
         table = replace(table, stratum=stratum, uses_own_variance=True)
     if _log_permutations(table) < math.log(1 / MIN_P):
@@ -436,6 +461,8 @@ def null_hypothesis(table: CellTable, design: Design, test_sets: Sequence[SetOfT
     """Return the null hypothesis of one run: cells, or single answers, are exchangeable (`CellTable.unit`)."""
     if table.unit == ANSWERS:
         return ExchangeableAnswers(table, design, test_sets)
+    if design.has_extra:
+        return ExchangeableEqualCells(table, design, test_sets)
     return ExchangeableCells(table)
 
 
@@ -457,6 +484,52 @@ class ExchangeableCells:
         present = self.table.present
         for order in _orders(_segments(self.table), n, rng):
             yield statistics_of(self.table, values[order], present[order])
+
+
+class ExchangeableEqualCells(ExchangeableCells):
+    """The cells of the answers that everybody has as many of are exchangeable; the observed statistics are of all.
+
+    Whether people differ at all, of sets without effects, is tested by the answers that everybody has as many of alone.
+
+    Attributes:
+        table: the cells of the answers that everybody has as many of.
+        all_answers: the cells of all answers.
+        scaled: centred means of all answers, which vary as much as those of `table`, (k, c).
+        present: whether each cell has an answer with a value among those that count, by set, (k, f).
+    """
+
+    def __init__(self, table: CellTable, design: Design, test_sets: Sequence[SetOfTests]) -> None:
+        is_equal = ~design.extra
+        cue = None if design.cue is None else design.cue[is_equal]
+        equal = Design(design.template[is_equal], design.person[is_equal], design.groups, cue)
+        parts = [replace(test_set, values=test_set.values[is_equal]) for test_set in test_sets]
+        super().__init__(_cell_means(equal, parts))
+        self.all_answers = table
+        has_extra = np.isin(np.arange(design.n_people), design.person[design.extra])
+        of_all = _variances_of_people(table)
+        of_extra = np.maximum(of_all, of_all[has_extra].mean(axis=0))
+        of_equal = _variances_of_people(self.table).mean(axis=0)
+        ratio = np.divide(of_equal, of_extra, out=np.full(of_all.shape, np.inf), where=of_extra > TINY)
+        most = table.count / np.maximum(self.table.count, 1)  # without an effect of each template on each person
+        scale = np.sqrt(np.minimum(np.where(has_extra[:, None], ratio, 1.0)[table.person], most))
+        has_effects = np.array([test_set.has_effects for test_set in test_sets])
+        self.present = np.where(has_effects, table.present, self.table.present)
+        scaled = np.where(table.present, scale, 0.0)[:, table.test_set] * table.mean
+        self.scaled = np.where(has_effects[table.test_set], scaled, self.table.mean)
+
+    @property
+    def observed(self) -> Statistics:
+        """The statistics as observed, of all answers."""
+        return statistics_of(self.all_answers, self.scaled, self.present)
+
+
+def _variances_of_people(table: CellTable) -> np.ndarray:
+    """Return the variance of a person's cell means around the effect, summed over the columns of each set, (D, f)."""
+    variance_of_effect, _ = own_effect_variance(replace(table, unit=CELLS))
+    n_templates = statistics_of(table, table.mean, table.present).n_templates
+    of_column = variance_of_effect * n_templates
+    is_of_set = table.test_set[:, None] == np.arange(table.count.shape[1])
+    return of_column @ is_of_set.astype(float)
 
 
 class RandomSigns:

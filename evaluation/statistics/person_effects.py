@@ -272,7 +272,11 @@ def _estimates(
         per_z = np.divide(np.abs(effect), size, out=np.zeros(size.shape), where=size > 0)
         at_least = np.maximum(np.abs(effect) - p.threshold * np.maximum(error_at_effect, per_z), 0.0)
     own_variance = variance if table.uses_own_variance else np.zeros(variance.shape)
-    detectable = detectable_size(average, variance, tested.error, own_variance, p.threshold, ratio)
+    # Unequal cells are scaled before they are tested, and their errors with them.
+    tested_size = np.abs(tested.effect)
+    scale = np.divide(np.abs(effect), tested_size, out=np.ones(effect.shape), where=tested_size > TINY**0.5)
+    error = tested.error * scale
+    detectable = detectable_size(average, variance, error, own_variance, p.threshold, ratio)
     return Effects(
         mean=average + effect,
         effect=effect,

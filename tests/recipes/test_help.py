@@ -87,8 +87,8 @@ def test_help_has_the_settings_of_the_measured_families_only(capsys):
 @pytest.mark.parametrize(
     ("command", "metrics", "at_most"),
     [
-        *(("measure", family, 73) for family in FAMILIES),
-        ("measure", ",".join(FAMILIES), 96),
+        *(("measure", family, 74) for family in FAMILIES),
+        ("measure", ",".join(FAMILIES), 97),
         ("loop", "generation_bias", 111),
     ],
 )

@@ -34,10 +34,14 @@ from evenhand.evaluation.metrics.generation_bias import settings as family_setti
 from evenhand.evaluation.metrics.generation_bias.accepted import AcceptedDifferences, configured_accepted
 from evenhand.evaluation.metrics.generation_bias.answers import (
     ACCEPTED,
+    EXTRA_PROMPTS,
+    EXTRA_RESPONSES,
+    EXTRA_STYLES,
     PROMPTS,
     RESPONSES,
     answers_of,
     read_answers,
+    with_extra,
 )
 from evenhand.evaluation.metrics.generation_bias.classification import (
     STYLE_CLASSIFIER,
@@ -59,6 +63,7 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     asked_prompts,
     check_repeated_prompts,
     dataset_signature,
+    extra_prompts,
     prompt_inputs,
     write_prompts,
 )
@@ -71,7 +76,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart,
 from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionsPart, judge_decisions
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart, all_values
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart, all_values, with_absent_outcomes
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart, phrase_inputs
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
@@ -86,7 +91,7 @@ from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.remote import ANSWERED_BY
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore
@@ -150,6 +155,8 @@ class GenerationBias(Family):
         model = config.open_model()
         if question_of(config.settings) is not None and not model.can_be_asked:
             raise InputError("generation_bias.until", "the responses are known already; leave this out.")
+        if config.prompts.more_answers:
+            check_more_answers(config, model)
         inputs = {**prompt_inputs(config, model), **model.identity(), **classifier_inputs(config)}
         for part in self.parts:
             inputs |= part.inputs(config, model)
@@ -198,6 +205,10 @@ class GenerationBias(Family):
         else:
             answer_until_decided(store, config, question, prompts, ask)
             prompts = store.read(PROMPTS)
+        if config.prompts.more_answers:
+            more = store.table(EXTRA_PROMPTS, lambda: extra_prompts(config))
+            planned = pd.concat([prompts, more], ignore_index=True)
+            store.ensure(EXTRA_RESPONSES, lambda: _ask(store, model, planned, more, EXTRA_RESPONSES), on_all_ranks=True)
         answered = store.read(RESPONSES)
         check_nonempty(answered)
         if not model.without_likelihoods:
@@ -262,6 +273,9 @@ class GenerationBias(Family):
 
         return change_facts(before, after, changes)
 
+    def side_by_side(self, runs: Mapping[str, FamilyRun]) -> list[Section]:
+        return super().side_by_side(with_absent_outcomes(runs))
+
     def page(self, run: FamilyRun) -> Page:
         """Return the report on one measuring run."""
         from evenhand.evaluation.metrics.generation_bias.page import page
@@ -273,6 +287,18 @@ class GenerationBias(Family):
         from evenhand.evaluation.metrics.generation_bias.page import comparison_page
 
         return comparison_page(before, after, changes, self.parts)
+
+
+def check_more_answers(config: FamilyConfig, model: Model) -> None:
+    """Raise InputError if nobody can get more answers, or the numbers of answers are not fixed before the first one."""
+    field = "prompts.more_answers"
+    if not model.can_be_asked:
+        raise InputError(field, "the responses are known already; leave this out.")
+    if question_of(config.settings) is not None:
+        raise InputError(field, "with until, answers decide how many more are asked; leave one of the two out.")
+    if config.settings.accepted is not None:
+        raise InputError(field, "differences are accepted on as many answers of everybody; leave one of the two out.")
+    extra_prompts(config)  # raises for an unknown person
 
 
 def _of_responses(scores: Sequence[BiasScore]) -> list[BiasScore]:
@@ -301,8 +327,10 @@ def _names_in_answers(config: FamilyConfig, model: Model, answered: pd.DataFrame
     return names
 
 
-def _ask(store: Store, model: Model, planned: pd.DataFrame, prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return the response to each of some planned prompts; write candidates, if there are any."""
+def _ask(
+    store: Store, model: Model, planned: pd.DataFrame, prompts: pd.DataFrame, name: str = RESPONSES
+) -> pd.DataFrame:
+    """Return the response to each of some planned prompts, the rows `name`; write candidates, if there are any."""
     asked = with_partners(planned, model.seed) if model.needs_partners else planned
     model.check(asked)
     asked = asked.set_axis(asked[columns.PROMPT_ID].to_numpy())
@@ -314,9 +342,11 @@ def _ask(store: Store, model: Model, planned: pd.DataFrame, prompts: pd.DataFram
             yield batch
             so_far.add(batch)
 
-    rows = store.rows(RESPONSES, asked, respond, unit="responses")
+    rows = store.rows(name, asked, respond, unit="responses")
     if CANDIDATES not in rows:
         return rows
+    if name != RESPONSES:
+        return rows.drop(columns=CANDIDATES)
     candidates = (
         rows[[columns.PROMPT_ID, CANDIDATES]].explode(CANDIDATES).rename(columns={CANDIDATES: columns.RESPONSE})
     )
@@ -373,8 +403,20 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
     )
 
 
+def with_extra_answers(run: ClassifiedRun) -> ClassifiedRun:
+    """Return the run with the answers that some people have in addition, and with the outcomes of all."""
+    store = run.store
+    if not store.has(EXTRA_STYLES):
+        return run
+    extra = (store.read(name) for name in (EXTRA_PROMPTS, EXTRA_RESPONSES, EXTRA_STYLES))
+    responses = with_extra(run.responses, *extra)
+    outcomes = all_values(run.config.settings.outcomes, responses.table, run.context)
+    return replace(run, responses=responses, outcomes=outcomes)
+
+
 def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
+    run = with_extra_answers(run)
     level = run.responses.level
     if has_attributes(run.responses):
         level = level.part(1 - ERROR_SHARE)

@@ -108,7 +108,10 @@ def run_steps(run: FamilyRun, findings: Sequence[EffectRow], *, is_shown: bool) 
     if run.config.open_model().can_be_asked and _holds_conversations(run):
         command = f"evenhand measure {_quoted(model.name)} --config service{_model_flags(model)}"
         steps.append(Step(note("step_service"), command, is_private=model.system_prompt is not None))
-    steps.append(Step(note("step_check", after_audit=False), f"evenhand check NEW_RUN --against {folder}"))
+    if is_log(run):  # a later log has other messages, which cannot be paired with these
+        steps.append(Step(note("step_check_log"), "evenhand check LATER_RUN --max_difference 5"))
+    else:
+        steps.append(Step(note("step_check", after_audit=False), f"evenhand check NEW_RUN --against {folder}"))
     return steps
 
 

@@ -23,6 +23,10 @@ PROMPTS = "prompts"
 RESPONSES = "responses"
 STYLES = "styles"
 SECOND_STYLES = "second_styles"
+# Answers that people of `prompts.more_answers` have in addition; the joint tests of a run read them, and nothing else.
+EXTRA_PROMPTS = "extra_prompts"
+EXTRA_RESPONSES = "extra_responses"
+EXTRA_STYLES = "extra_styles"
 
 
 @dataclass(frozen=True)
@@ -195,6 +199,15 @@ def read_answers(
     return (
         styled if only is None else sorted_by_prompt(styled.rows(styled.table[columns.PROMPT_ID].isin(only).to_numpy()))
     )
+
+
+def with_extra(answers: Answers, prompts: pd.DataFrame, responses: pd.DataFrame, styles: pd.DataFrame) -> Answers:
+    """Return the answers and, after them, those of the tables EXTRA_PROMPTS to EXTRA_STYLES, marked by EXTRA."""
+    extra = pd.concat([prompts, responses.drop(columns=columns.PROMPT_ID)], axis=1)
+    parts = [answers.table.assign(**{columns.EXTRA: False}), extra.assign(**{columns.EXTRA: True})]
+    table = pd.concat(parts, ignore_index=True)
+    values = np.concatenate([answers.values, styles[list(answers.columns)].to_numpy()])
+    return replace(answers, table=table, values=values)
 
 
 def sorted_by_prompt(responses: Answers) -> Answers:

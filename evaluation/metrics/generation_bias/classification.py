@@ -18,6 +18,9 @@ from evenhand.evaluation.files import json_sha256, read_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.answers import (
+    EXTRA_PROMPTS,
+    EXTRA_RESPONSES,
+    EXTRA_STYLES,
     PROMPTS,
     RESPONSES,
     SECOND_STYLES,
@@ -156,13 +159,16 @@ def classify(store: Store, config: FamilyConfig) -> None:
             prompts = store.read(PROMPTS)
             responses = store.read(RESPONSES)
             classifier = load_style_classifier(settings, name)
+            exact = censors_as_paper(config)
+            if name == STYLE_CLASSIFIER and store.has(EXTRA_RESPONSES):
+                more = (store.read(EXTRA_PROMPTS), store.read(EXTRA_RESPONSES))
+                store.write(EXTRA_STYLES, styles_of_responses(store, EXTRA_STYLES, classifier, *more, exact=exact))
             if name == OFFENSIVENESS_CLASSIFIER:
                 rows = _offensiveness(store, classifier, responses, config.offensive_classifier)
             elif name in unread:  # no response has a style; the outcomes are measured
                 vectors = np.full((len(prompts), len(classifier.labels)), np.nan)
                 rows = style_table(prompts[columns.PROMPT_ID], vectors, classifier.labels)
             else:
-                exact = censors_as_paper(config)
                 rows = styles_of_responses(store, table, classifier, prompts, responses, exact=exact)
             store.write(table, rows)
         del classifier

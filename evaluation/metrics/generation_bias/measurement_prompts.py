@@ -13,6 +13,7 @@ from evenhand.evaluation.data.prompts import (
     have_same_cells,
     prompts_taxonomy,
     sample_cells,
+    sample_descriptors,
     select_prompts,
     split_prompts,
     untuned_mask,
@@ -21,6 +22,7 @@ from evenhand.evaluation.data.readers import response_files
 from evenhand.evaluation.data.readers.prompt_files import load_personas, paper_personas, read_prompts
 from evenhand.evaluation.data.readers.response_files import BATCH
 from evenhand.evaluation.data.service import load_requests, service_prompts
+from evenhand.evaluation.data.strata import stable_hash
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
@@ -31,6 +33,7 @@ from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.settings import PromptSettings
 
 TRAIN_FRACTION = 0.5  # share of the values of split_by whose prompts are for training
+EXTRA_SEED = "extra"  # names the random numbers of `extra_prompts`
 UNTUNED_FRACTION = 0.5  # share of the values of untuned_by that training excludes
 
 
@@ -61,6 +64,34 @@ def measurement_prompts(config: FamilyConfig) -> pd.DataFrame:
     return (
         rows[~untuned].reset_index(drop=True) if config.split == "train" else rows.assign(**{columns.UNTUNED: untuned})
     )
+
+
+def extra_prompts(config: FamilyConfig) -> pd.DataFrame:
+    """Return the prompts that people of `more_answers` get in addition, as `measurement_prompts`; their ids end in "+".
+
+    Raises:
+        InputError: nobody has the name of one of these people.
+    """
+    settings = config.prompts
+    more = settings.more_answers or {}
+    candidates = sample_descriptors(candidate_prompts(config), settings.descriptors)
+    known = set(candidates[columns.DESCRIPTOR])
+    parts = []
+    for n in sorted(set(more.values())):
+        people = [person for person in more if more[person] == n]
+        for person in people:
+            if person not in known:
+                raise unknown_name("prompts.more_answers", person, map(str, known))
+        rows = sample_cells(
+            candidates[candidates[columns.DESCRIPTOR].isin(people)],
+            n - settings.answers_per_cell,
+            stable_hash(config.seed, EXTRA_SEED),
+            personas=personas(settings),
+            variations=settings.variations,
+        )
+        parts.append(rows)
+    rows = pd.concat(parts, ignore_index=True)
+    return rows.assign(**{columns.PROMPT_ID: rows[columns.PROMPT_ID] + "+"})
 
 
 def candidate_prompts(config: FamilyConfig) -> pd.DataFrame:

@@ -111,7 +111,7 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
         explanations=[meaning(named, is_shown=is_shown, is_log=is_log(run))],
         cautions=run_cautions(run),
         left_out=answers_left_out(run),
-        notes=[*interval_notes(scores), *p_value_notes({"": headline}), *source_notes(run)],
+        notes=[*interval_notes(scores), *p_value_notes({"": headline}), *source_notes(run), *more_answers_notes(run)],
     )
     return facts, named
 
@@ -304,6 +304,15 @@ def source_notes(*runs: FamilyRun) -> list[Finding]:
     """Return a note on each source of responses that is not a loaded model."""
     models = [run.config.open_model() for run in runs]
     return [Finding("source", {"text": text}) for text in dict.fromkeys(model.note for model in models if model.note)]
+
+
+def more_answers_notes(run: FamilyRun) -> list[Finding]:
+    """Return [who got more answers than the others, and how many], or [] if nobody did."""
+    prompts = run.config.prompts
+    if not prompts.more_answers:
+        return []
+    people = [{"person": person, "n": n} for person, n in prompts.more_answers.items()]
+    return [Finding("more_answers", {"people": people, "n_of_others": prompts.answers_per_cell})]
 
 
 def system_prompt_notes(*runs: FamilyRun) -> list[Finding]:

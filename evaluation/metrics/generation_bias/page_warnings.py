@@ -88,7 +88,8 @@ def comparison_cautions(before: FamilyRun, after: FamilyRun, changes: FamilyRun)
 
     What is true of one run only has the value `side`: "before" or "after".
     """
-    before, after, _ = on_common_prompts(before, after)
+    if _common_prompts(changes.scores):
+        before, after, _ = on_common_prompts(before, after)
     of_each = [[*score_cautions(run.scores), *answer_cautions(run)] for run in (before, after)]
     return [
         *comparison_stops(before.folder, after.folder),

@@ -60,6 +60,7 @@ def compared_people(
         person=np.searchsorted(present, descriptor[used]),
         groups=weights,
         cue=cue,
+        is_extra=chosen.table[columns.EXTRA].to_numpy(dtype=bool) if columns.EXTRA in chosen.table else None,
     )
     return People(used, chosen, design, units)
 

@@ -23,7 +23,8 @@ def read_pilot(folder: Path) -> Pilot:
     cells = arrange_cells(run.values, template, descriptor, min_count=1)
     estimate = pooled_spread(cells)
     if estimate.interval is None:
-        raise InputError("run", f"{folder}: nothing can be planned, since {_why_no_interval(estimate)}.")
+        n_templates = len(np.unique(template))
+        raise InputError("run", f"{folder}: nothing can be planned, since {_why_no_interval(estimate, n_templates)}.")
     parts = variance_parts(cells)
     interaction = 0.0
     if parts.reason is None and parts.chance > 0:
@@ -41,8 +42,13 @@ def read_pilot(folder: Path) -> Pilot:
     return Pilot(design, estimate)
 
 
-def _why_no_interval(estimate: Estimate) -> str:
+def _why_no_interval(estimate: Estimate, n_templates: int) -> str:
     """Return why pooled FGB* has no interval, and what to measure."""
+    if n_templates < 2:
+        return (
+            "it has one template, and intervals are over templates; measure with more, or give answers of your own a "
+            "column `template`, such as the kind of request"
+        )
     if math.isnan(estimate.value):
         return "its pooled FGB* is unknown; measure a first run with at least two descriptors and two templates"
     return (

@@ -1,9 +1,18 @@
 """The joint test: units and strata of chance, exact p-values, one error rate for a page."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from evenhand.evaluation.statistics.permutation import ANSWERS, CELLS, Design, SetOfTests, cell_table
+from evenhand.evaluation.statistics.permutation import (
+    ANSWERS,
+    CELLS,
+    Design,
+    SetOfTests,
+    cell_table,
+    null_hypothesis,
+)
 from evenhand.evaluation.statistics.person_effects import joint_effects
 
 
@@ -13,9 +22,9 @@ def grid(templates=8, people=6, answers_per_cell=2):
     return template, person
 
 
-def effects(template, person, *families, cue=None, draws=99, seed=0):
+def effects(template, person, *families, cue=None, draws=99, seed=0, is_extra=None):
     n_people = int(np.max(person)) + 1
-    design = Design(np.asarray(template), np.asarray(person), np.zeros((0, n_people)), cue)
+    design = Design(np.asarray(template), np.asarray(person), np.zeros((0, n_people)), cue, is_extra)
     return joint_effects(design, families, draws, np.random.default_rng(seed))
 
 
@@ -80,6 +89,83 @@ def test_a_person_with_fewer_prompts_is_exchanged_with_cells_of_as_many():
     ).has_strata
 
 
+def screened(templates=12, people=10, n_equal=1, n=4, high=(0, 5)):
+    """Return template, person and is_extra of answers: n to the people `high`, n_equal to the others."""
+    counts = np.where(np.isin(np.arange(people), high), n, n_equal)
+    template, person = (
+        each.repeat(np.tile(counts, templates)) for each in np.indices((templates, people)).reshape(2, -1)
+    )
+    place = np.concatenate([np.arange(count) for count in np.tile(counts, templates)])
+    return template, person, place >= n_equal
+
+
+def found_of(template, person, is_extra, values, draws=199):
+    design = Design(template, person, np.zeros((0, person.max() + 1)), is_extra=is_extra)
+    return joint_effects(design, [SetOfTests("style", values)], draws, np.random.default_rng(0))[0]
+
+
+def test_if_nobody_has_more_answers_the_test_is_that_of_equal_cells():
+    template, person, is_extra = screened(n=1)
+    values = one_hot(np.random.default_rng(6), len(template), [0.5, 0.3, 0.2])
+    none, marked = (found_of(template, person, marks, values) for marks in (None, is_extra))
+    for name in ("effect", "z", "p_joint", "low", "high", "detectable", "shift_joint", "overall_joint"):
+        np.testing.assert_array_equal(getattr(marked, name), getattr(none, name))
+
+
+def test_what_is_exchanged_is_the_equal_part_and_means_of_more_answers_are_studentised():
+    """The scale of a person with more answers is s₀ / s, at most √(4 / 1); nobody else's cells are scaled."""
+    template, person, is_extra = screened()
+    values = np.random.default_rng(7).random((len(template), 3))
+    design = Design(template, person, np.zeros((0, 10)), is_extra=is_extra)
+    test_sets = [SetOfTests("style", values)]
+    table = cell_table(design, test_sets, np.random.default_rng(0))
+    assert not table.has_strata
+    null = null_hypothesis(table, design, test_sets)
+    equal = cell_table(
+        Design(template[~is_extra], person[~is_extra], np.zeros((0, 10))),
+        [SetOfTests("style", values[~is_extra])],
+        np.random.default_rng(0),
+    )
+    np.testing.assert_array_equal(null.values, equal.mean)
+
+    def variances(cells):
+        means = cells.mean.reshape(10, 12, 3)  # sorted by person, then template
+        return means.var(axis=1, ddof=1).sum(axis=1)
+
+    of_all = variances(table)
+    s0 = variances(equal).mean()
+    expected = np.ones(10)
+    for who in (0, 5):
+        expected[who] = min(np.sqrt(s0 / max(of_all[who], of_all[[0, 5]].mean())), 2.0)
+    np.testing.assert_allclose(null.scaled, table.mean * expected[table.person][:, None])
+    assert 1.3 < expected[0] <= 2
+
+
+def test_copies_as_more_answers_give_no_power():
+    """Four copies of one answer vary as much as one, so that the scale is about 1, not 2."""
+    template, person, is_extra = screened(n_equal=1, n=4)
+    first = np.flatnonzero(~is_extra)
+    values = one_hot(np.random.default_rng(8), len(template), [0.5, 0.3, 0.2])
+    values = values[first[np.cumsum(~is_extra) - 1]]  # every extra answer repeats the equal one
+    once = found_of(template[first], person[first], None, values[first])
+    copies = found_of(template, person, is_extra, values)
+    np.testing.assert_allclose(copies.effect, once.effect)
+    assert (np.abs(copies.z[:10]) <= 1.3 * np.abs(once.z[:10]) + 1e-9).all()
+
+
+def test_more_answers_show_what_fewer_do_not():
+    template, person, is_extra = screened(templates=16, people=16, high=(0,))
+    rng = np.random.default_rng(9)
+    values = one_hot(rng, len(template), [0.7, 0.3])
+    hers = person == 0
+    values[hers] = one_hot(rng, int(hers.sum()), [0.35, 0.65])
+    more = found_of(template, person, is_extra, values, draws=499)
+    fewer = found_of(template[~is_extra], person[~is_extra], None, values[~is_extra], draws=499)
+    assert more.p_joint[0, 0] <= 0.05 and more.p_joint[0, 0] < fewer.p_joint[0, 0]
+    assert more.detectable[0, 0] < fewer.detectable[0, 0]
+    assert more.p_joint[1:].min() > 0.05
+
+
 def test_a_family_that_repeats_another_one_costs_nothing_and_others_do():
     rng = np.random.default_rng(3)
     template, person = grid(8, 8, 2)
@@ -107,7 +193,7 @@ def test_missing_values_move_with_their_cells():
     assert found.effect[:, 0] == pytest.approx(np.nanmean(centred, axis=0))
 
 
-@pytest.mark.parametrize("kind", ["copies", "interaction", "six outcomes"])
+@pytest.mark.parametrize("kind", ["copies", "interaction", "six outcomes", "more answers for some"])
 def test_an_even_page_shows_something_in_one_of_twenty(kind):
     wrong = 0
     for seed in range(60):
@@ -122,11 +208,17 @@ def test_an_even_page_shows_something_in_one_of_twenty(kind):
             SetOfTests("everybody", values, has_effects=False),
             SetOfTests("style", values, has_overall=False),
         ]
+        is_extra = None
+        if kind == "more answers for some":
+            is_extra = (np.arange(len(template)) % 2 == 1) & (person < 2)
+            kept = is_extra | (np.arange(len(template)) % 2 == 0)
+            template, person, is_extra = template[kept], person[kept], is_extra[kept]
+            families = [replace(family, values=family.values[kept]) for family in families]
         if kind == "six outcomes":
             families += [
                 SetOfTests(str(n), (rng.random((len(person), 1)) < 0.1 * (n + 1)).astype(float)) for n in range(6)
             ]
-        found = effects(template, person, *families, draws=39, seed=seed)  # with 39 draws, 0.05 is exact
+        found = effects(template, person, *families, draws=39, seed=seed, is_extra=is_extra)  # 0.05 is exact
         p_joint = [min(each.p_joint.min(), each.shift_joint.min(), each.overall_joint) for each in found]
         wrong += min(p_joint) <= 0.05
     assert wrong <= 8  # of 60 with probability 0.05: more with a probability of 0.5 %

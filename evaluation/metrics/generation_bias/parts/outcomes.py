@@ -5,7 +5,7 @@ What is measured stands in `measures`, one file each; how it is scored, tested a
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
+from evenhand.evaluation.metrics.generation_bias.compared_runs import compared_responses
 from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_changes, undefined_changes
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import on_common_terms
 from evenhand.evaluation.metrics.generation_bias.engine.effects import (
@@ -180,6 +181,21 @@ def _values_of_run(name: str, run: FamilyRun, responses: Answers, stored: Sequen
     tables = {needed: run.table(needed)} if needed else {}
     context = Context(run.config.prompts.language, tables, run.config.settings.decision_rule)
     return measured_values(name, responses.table, context)
+
+
+def with_absent_outcomes(runs: Mapping[str, FamilyRun]) -> dict[str, FamilyRun]:
+    """Return the runs, each with the scores of the measures ALWAYS that another one has: of 0 where no answer is so."""
+    measured = {score.metric for run in runs.values() for score in run.scores}
+    found = {}
+    for name, run in runs.items():
+        added: list[BiasScore] = []
+        for absent in ALWAYS:
+            if absent in measured and find_score(run.scores, absent, Form.MEAN) is None:
+                responses = compared_responses(run)
+                values = _values_of_run(absent, run, responses, stored_names(run))
+                added += [] if values is None else level_scores(responses, values, signature=run.signature(FGB))
+        found[name] = replace(run, common_scores=[*run.scores, *added]) if added else run
+    return found
 
 
 def side_effects(side: str) -> str:

@@ -16,6 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.answer_warnings import (
     without_style,
 )
 from evenhand.evaluation.metrics.generation_bias.answers import RESPONSES, Answers
+from evenhand.evaluation.score import BiasScore
 
 PEOPLE = ["deaf"] * 4 + ["old"] * 4 + ["young"] * 4
 
@@ -137,4 +138,12 @@ def test_a_comparison_says_of_which_run_a_caution_is(monkeypatch):
         ("no_templates", None, None),
         ("equal_answers", "before", 2),
         ("equal_answers", "after", 3),
+    ]
+    changes = Run()
+    changes.scores = [BiasScore("common_prompts", 0.5, None, (0.0, 1.0), n=12)]
+    monkeypatch.setattr(page_warnings, "on_common_prompts", lambda before, after: (Run(), Run(both), None))
+    found = page_warnings.comparison_cautions(Run(both, old), Run(new, both), changes)
+    assert [(each.kind, each.values.get("side")) for each in found] == [
+        ("few_common_prompts", None),
+        ("no_templates", "after"),
     ]
