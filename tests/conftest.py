@@ -7,10 +7,9 @@ import signal
 import pytest
 
 from tests.browser import headless
+from tests.forked_commands import OF_TESTS
 
-os.environ.update(HF_HUB_OFFLINE="1", WANDB_MODE="offline", WANDB_SILENT="true", TOKENIZERS_PARALLELISM="false")
-os.environ["WANDB__SERVICE_WAIT"] = "1800"  # seconds; a loaded machine can be very slow
-os.environ["EVENHAND_DTYPE"] = "float32"  # what `auto` means: expected values are the same on every CPU
+os.environ.update(OF_TESTS)
 # Where the tests run in the background (nohup, some CI) Ctrl-C is ignored, and processes that they start inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -22,7 +22,15 @@ from typing import NoReturn
 from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[1]
-ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}
+OF_TESTS = {  # of this process, too (conftest)
+    "HF_HUB_OFFLINE": "1",
+    "WANDB_MODE": "offline",
+    "WANDB_SILENT": "true",
+    "WANDB__SERVICE_WAIT": "1800",  # seconds; a loaded machine can be very slow
+    "TOKENIZERS_PARALLELISM": "false",
+    "EVENHAND_DTYPE": "float32",  # what `auto` means: expected values are the same on every CPU
+}
+ENVIRONMENT = {**os.environ, **OF_TESTS, "OMP_NUM_THREADS": "1"}
 IDLE = 60.0  # seconds without a connection after which the server ends
 PATIENCE = 1800.0  # seconds; a loaded machine can be very slow
 
