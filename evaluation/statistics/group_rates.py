@@ -142,9 +142,10 @@ def _to_highest(events: np.ndarray, n: np.ndarray, terms: np.ndarray, n_blocks: 
                 continue
             bounds = UNBOUNDED
             if not (is_counted[row] or is_counted[other]):
-                rates = (events[[row, other]] / n[[row, other]]).tolist()
+                rate = float(events[row] / n[row])
+                rate_of_other = float(events[other] / n[other])
                 fewer = int(min(n_blocks[row], n_blocks[other]))
-                bounds = _ratio(*rates, terms[[row, other]], fewer, n_pairs)
+                bounds = _ratio(rate, rate_of_other, terms[[row, other]], fewer, n_pairs)
             if bounds == UNBOUNDED:
                 bounds = _exact_ratio(exact[row], exact[other])
             found[row] = np.minimum(found[row], bounds)

@@ -46,14 +46,15 @@ def read_cells(values: Sequence[object]) -> list:
     >>> read_cells(["high", "n/a", "none"])
     ['high', None, 'none']
     """
-    if any(value is not None and not isinstance(value, str) for value in values):
+    cells = [value if isinstance(value, str) else None for value in values]
+    if any(value is not None and cell is None for value, cell in zip(values, cells, strict=True)):
         return [None if isinstance(value, str) and not value.strip() else value for value in values]
-    texts = [value.strip() for value in values if value is not None and not _has_none(value)]
+    texts = [cell.strip() for cell in cells if cell is not None and not _has_none(cell)]
     numbers = _numbers(texts) if texts else None
     if numbers is None:
-        return [None if value is None or value.strip().casefold() in ("", *NO_CLASS) else value for value in values]
+        return [None if cell is None or cell.strip().casefold() in ("", *NO_CLASS) else cell for cell in cells]
     found = iter(numbers)
-    return [None if value is None or _has_none(value) else next(found) for value in values]
+    return [None if cell is None or _has_none(cell) else next(found) for cell in cells]
 
 
 def _has_none(text: str) -> bool:

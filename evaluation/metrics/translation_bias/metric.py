@@ -272,7 +272,9 @@ class _ResampledScore:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % percentile interval; None without values, or if resamples do not differ."""
-        return percentile_interval(self.values[1:]) if self.has_error else None
+        if self.values is None or not self.has_error:
+            return None
+        return percentile_interval(self.values[1:])
 
     @property
     def has_error(self) -> bool:

@@ -253,8 +253,9 @@ def change_summary(changes: pd.DataFrame) -> Finding:
 
     Effects that are smaller than SMALLEST before and after do not count: pages do not name them (`is_named`).
     """
-    sizes = [(changes[f"mean_{side}"] - changes[f"average_{side}"]).abs() for side in ("before", "after")]
-    single = changes[(changes["outcome"] == columns.STYLE) & (np.maximum(*sizes) >= SMALLEST)]
+    before = (changes["mean_before"] - changes["average_before"]).abs()
+    after = (changes["mean_after"] - changes["average_after"]).abs()
+    single = changes[(changes["outcome"] == columns.STYLE) & (np.maximum(before, after) >= SMALLEST)]
     was_shown = single["certainty_before"] == SHOWN
     became = single.loc[was_shown, "transition"].value_counts()
     values = {
