@@ -78,8 +78,9 @@ def verify(path: Path, folder: Path) -> int:
     try:
         text = canonical(given)
     except ValueError:
-        problem = f"{path} has NaN or an infinite number, which no audit has; ask for the audit again."
-        raise InputError("verify", problem) from None
+        raise InputError(
+            "verify", f"{path} has NaN or an infinite number, which no audit has; ask for the audit again."
+        ) from None
     changed = changed_files(given, folder)
     if not changed:
         _, record = read_run(folder, "measure", "run")

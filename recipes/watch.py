@@ -135,8 +135,9 @@ def read_state(settings: WatchSettings) -> State:
     try:
         state = TypeAdapter(State).validate_python(read_json(path, "output_dir"), extra="forbid")
     except ValidationError:
-        problem = f"{path} is no state of this version of Evenhand, or damaged; give another --output_dir."
-        raise InputError("output_dir", problem) from None
+        raise InputError(
+            "output_dir", f"{path} is no state of this version of Evenhand, or damaged; give another --output_dir."
+        ) from None
     changed = [name for name, value in fixed.items() if state.settings.get(name) != value]
     if changed:
         raise InputError(

@@ -167,10 +167,15 @@ def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are
 
 
 def test_preferences_depend_on_the_order_of_bias_values_and_on_no_threshold():
-    grid = {"method": "preference", "label.quantile": [0.7, 0.9], "label.directions": ["raw", "shrunk"]}
-    assert distinct_points(settings(sweep=[grid])) == [
+    grid = {"label.quantile": [0.7, 0.9], "label.directions": ["raw", "shrunk"]}
+    with pytest.raises(InputError, match=r"uses label\.quantile"):
+        distinct_points(settings(sweep=[{"method": "preference", **grid}]))
+    both = {"method": ["preference", "distill"], "distill.only_bias": [True], **grid}
+    distinct = distinct_points(settings(sweep=[both]))
+    assert [point for point in distinct if point["method"] == "preference"] == [
         {"method": "preference", "label.directions": directions} for directions in ("raw", "shrunk")
     ]
+    assert len([point for point in distinct if point["method"] == "distill"]) == 4
 
 
 def test_control_tags_use_the_threshold_and_a_run_without_the_tag_where_they_learn_labels():
