@@ -137,7 +137,7 @@ def measure(
 
 
 def screen_before(settings: MeasureSettings) -> MeasureSettings:
-    """Return the settings of the screen of a measured model, in a folder beside that of the measurement.
+    """Return the settings of the screen of a measured model; its folder is next to that of the measurement.
 
     They are the settings of `evenhand screen`, so that a screen that is finished there is not made again.
     """

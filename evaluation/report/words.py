@@ -136,7 +136,7 @@ def counted(n: float, noun: str, plural: str = "") -> str:
 
 
 def agreeing(n: float, singular: str, plural: str) -> str:
-    """Return a word that agrees with a number.
+    """Return the singular or the plural form of a word, as a number n of things needs it.
 
     >>> agreeing(1, "does", "do"), agreeing(0, "does", "do")
     ('does', 'do')

@@ -73,13 +73,10 @@ def group_rates(values: np.ndarray, group: np.ndarray, template: np.ndarray) -> 
     # A rate is between 0 and 1, so that no group can be further below the average than the average is above 0.
     table[["difference_low", "difference_high"]] = np.clip(bounds, -of_average[1], 1 - of_average[0])
     table["ratio_to_average"] = rate / average if average > 0 else math.nan
-    to_average = []
-    for row in range(len(names)):
-        exact_ratio = _exact_ratio(of_groups[row], of_average)
+    to_average = np.array([_exact_ratio(of_group, of_average) for of_group in of_groups])
+    for row in np.flatnonzero(~is_counted):
         both = np.stack([terms[row], term_of_average])
-        to_average.append(
-            exact_ratio if is_counted[row] else _ratio(rate[row], average, both, n_blocks[row], len(names))
-        )
+        to_average[row] = _ratio(rate[row], average, both, n_blocks[row], len(names))
     table[["ratio_to_average_low", "ratio_to_average_high"]] = to_average
     highest = rate.max()
     table["ratio_to_highest"] = rate / highest if highest > 0 else math.nan

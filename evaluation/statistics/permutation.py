@@ -107,12 +107,12 @@ class Design:
 
     @property
     def has_extra(self) -> bool:
-        """Whether somebody was given more answers than everybody has."""
+        """Whether some people have more answers than the number that everybody has (`prompts.more_answers`)."""
         return bool(self.extra.any())
 
     @property
     def extra(self) -> np.ndarray:
-        """Whether each answer is one more than everybody has, (n,) bool."""
+        """Whether each answer is beyond the number that everybody has, (n,) bool."""
         return np.zeros(len(self.person), dtype=bool) if self.is_extra is None else self.is_extra
 
     def is_compared(self, has_value: np.ndarray) -> np.ndarray:
@@ -197,7 +197,7 @@ def cell_table(design: Design, test_sets: Sequence[SetOfTests], rng: np.random.G
 
 
 def _cell_means(design: Design, test_sets: Sequence[SetOfTests]) -> CellTable:
-    """Return the means of all sets by cell, without strata."""
+    """Return the means of all sets of tests by cell (person × template); who is exchanged with whom is not set yet."""
     n_templates = int(design.template.max(initial=-1)) + 1
     code = design.person.astype(np.int64) * n_templates + design.template
     code_of_cell, cell, asked = np.unique(code, return_inverse=True, return_counts=True)
@@ -519,7 +519,7 @@ class ExchangeableEqualCells(ExchangeableCells):
 
     @property
     def observed(self) -> Statistics:
-        """The statistics as observed, of all answers."""
+        """The statistics of the observed data, with the answers that only some people have."""
         return statistics_of(self.all_answers, self.scaled, self.present)
 
 

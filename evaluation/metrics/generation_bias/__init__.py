@@ -404,7 +404,7 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
 
 
 def with_extra_answers(run: ClassifiedRun) -> ClassifiedRun:
-    """Return the run with the answers that some people have in addition, and with the outcomes of all."""
+    """Return the run with the additional answers of some people (`prompts.more_answers`), and all outcomes."""
     store = run.store
     if not store.has(EXTRA_STYLES):
         return run

@@ -67,7 +67,9 @@ def measurement_prompts(config: FamilyConfig) -> pd.DataFrame:
 
 
 def extra_prompts(config: FamilyConfig) -> pd.DataFrame:
-    """Return the prompts that people of `more_answers` get in addition, as `measurement_prompts`; their ids end in "+".
+    """Return the additional prompts of the people of `more_answers`, with the columns of `measurement_prompts`.
+
+    Their ids end in "+".
 
     Raises:
         InputError: nobody has the name of one of these people.

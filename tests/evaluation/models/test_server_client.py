@@ -27,7 +27,7 @@ def key(monkeypatch):
 
 @pytest.fixture
 def hangs_time_out(monkeypatch):
-    """A request that the server lets hang is timed out when the server has it: no clock can time out another one."""
+    """Let a request time out as soon as the server marks it as hanging, so that no other request depends on a clock."""
     handle = httpx.AsyncHTTPTransport.handle_async_request
 
     async def handle_or_time_out(transport, request):

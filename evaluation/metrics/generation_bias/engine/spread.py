@@ -197,7 +197,7 @@ def _include_single_responses(
 def _plain_and_corrected(
     metric: str, group: Mapping[str, str], cells: Cells, spread: Spread, n_columns: int, level: Level
 ) -> list[BiasScore]:
-    """Return the scores of a spread over n_columns columns in the forms plain and corrected, in this order."""
+    """Return two scores of a spread over `n_columns` columns: plain (as published), and corrected for noise."""
     upper = 0.25 if n_columns == 1 else 1.0  # a probability's variance is at most 1/4, a vector's total variance 1
     used = on_common_templates(cells)
     plain = SpreadEstimate(replace(spread.plain, level=level), used, None)

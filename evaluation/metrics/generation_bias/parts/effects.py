@@ -249,7 +249,7 @@ def _largest_lines(effects: pd.DataFrame) -> list[str]:
 
 
 def change_summary(changes: pd.DataFrame) -> Finding:
-    """Return how many effects were shown before, what became of these, and how many are new or changed.
+    """Return how many effects were shown before, how many of these still are, and how many are new or changed.
 
     Effects that are smaller than SMALLEST before and after do not count: pages do not name them (`is_named`).
     """

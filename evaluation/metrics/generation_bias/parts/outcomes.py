@@ -184,7 +184,10 @@ def _values_of_run(name: str, run: FamilyRun, responses: Answers, stored: Sequen
 
 
 def with_absent_outcomes(runs: Mapping[str, FamilyRun]) -> dict[str, FamilyRun]:
-    """Return the runs, each with the scores of the measures ALWAYS that another one has: of 0 where no answer is so."""
+    """Return the runs; a run without a score of one of the measures ALWAYS that another run has gets it.
+
+    For example, in a run without empty answers, the share of empty answers is 0.
+    """
     measured = {score.metric for run in runs.values() for score in run.scores}
     found = {}
     for name, run in runs.items():

@@ -340,7 +340,7 @@ def test_a_serious_rise_is_new_or_turned_round_or_shown_between_two_shown_effect
         interval = (estimate - 0.1, estimate + 0.1)
         values[side] = SimpleNamespace(estimate=estimate, certainty=certainty, interval=interval)
     assert is_serious_rise(Finding("person_before_after", values)) == is_new
-    # The same, told backwards, of a person who gets less more than before: the intervals are 0.2 wide.
+    # Before and after exchanged: a fall is shown if the intervals, which are 0.2 wide, do not overlap.
     back = {"outcome": values["outcome"], "before": values["after"], "after": values["before"]}
     is_fall = after[1] == "shown" and after[0] > 0 and after[0] - before[0] > 0.2 + 1e-9
     assert is_serious_fall(Finding("person_before_after", back)) == is_fall

@@ -1,4 +1,4 @@
-"""Outcomes of several runs side by side: what only one of them has is absent in the others."""
+"""Outcomes of several runs on one page: an outcome that only one run has is 0 in the others if it is absent there."""
 
 import numpy as np
 
