@@ -515,7 +515,9 @@ class ExchangeableEqualCells(ExchangeableCells):
         has_effects = np.array([test_set.has_effects for test_set in test_sets])
         self.present = np.where(has_effects, table.present, self.table.present)
         scaled = np.where(table.present, scale, 0.0)[:, table.test_set] * table.mean
-        self.scaled = np.where(has_effects[table.test_set], scaled, self.table.mean)
+        # What only additional answers have, such as a rare language, has no counterpart in what is exchanged.
+        is_exchanged = np.ptp(self.table.mean, axis=0) > TINY
+        self.scaled = np.where(has_effects[table.test_set] & is_exchanged, scaled, self.table.mean)
 
     @property
     def observed(self) -> Statistics:
