@@ -21,7 +21,8 @@ The means of people with more answers are first studentised (Janssen 1997, "Stud
 hypotheses"; Chung and Romano 2013, "Exact and asymptotically robust permutation tests"): multiplied by s₀ / s, at most
 √(n / n₀), with s² the variance of cell means around the person's effect, summed over the columns of a set, of this
 person or on average of all who have more, whichever is larger; s₀² that of what is exchanged; n and n₀ the numbers of
-answers in a cell. Their tails are lighter than those of means of fewer answers.
+answers in a cell. Their tails are lighter than those of means of fewer answers. A class that occurs in fewer than
+FEW_CELLS of the exchanged cells is tested by these alone.
 
 *Few templates.* With one template, no permutation of cells changes the largest effect. If somebody has fewer than
 MIN_TEMPLATES templates in common with others, or the cells have too few permutations for p = MIN_P, single answers are
@@ -50,6 +51,7 @@ STRATA_DRAWS = 199
 STRATUM_STARTS = (2, 4)  # smallest numbers of prompts of the second and the third stratum
 ROUNDING = 1e-5  # relative difference below which two statistics in float32 are equal
 TINY = 1e-12
+FEW_CELLS = 5  # of the answers that everybody has as many of: in fewer, a class is rare
 COLUMNS = 16  # that are summed at once, which copies them as float64
 
 
@@ -515,9 +517,11 @@ class ExchangeableEqualCells(ExchangeableCells):
         has_effects = np.array([test_set.has_effects for test_set in test_sets])
         self.present = np.where(has_effects, table.present, self.table.present)
         scaled = np.where(table.present, scale, 0.0)[:, table.test_set] * table.mean
-        # What only additional answers have, such as a rare language, has no counterpart in what is exchanged.
-        is_exchanged = np.ptp(self.table.mean, axis=0) > TINY
-        self.scaled = np.where(has_effects[table.test_set] & is_exchanged, scaled, self.table.mean)
+        # More answers find more of what is rare, such as a language; it is tested by the equal answers alone.
+        equal_mean = self.table.mean
+        n_unlike = np.minimum((equal_mean > TINY).sum(axis=0), (equal_mean < -TINY).sum(axis=0))
+        is_frequent = n_unlike >= FEW_CELLS
+        self.scaled = np.where(has_effects[table.test_set] & is_frequent, scaled, equal_mean)
 
     @property
     def observed(self) -> Statistics:
