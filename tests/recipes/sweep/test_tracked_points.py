@@ -217,7 +217,7 @@ def test_the_files_are_written_after_each_point(tmp_path):
     sweep = read_sweep(tmp_path)
     assert (len(sweep.points), sweep.n_points) == (1, 2)
     assert any("1 of 2 points" in warning for warning in page(sweep).warnings)
-    assert {"report.html", "table_8.tex", "thresholds.png"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"report.html", "table_8.tex"} <= {path.name for path in tmp_path.iterdir()}
     (tmp_path / "report.html").unlink()
     write_stages(last)
     write_so_far(last)  # `write_report` follows
