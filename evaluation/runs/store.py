@@ -205,6 +205,7 @@ class Store:
             raise ValueError(f"{name}: several items have the same key")
         missing = processes.on_rank_zero(lambda: _missing_keys(folder, items.index, self.fingerprint))
         mine = np.array_split(missing, processes.world_size())[processes.rank()]
+        self.tracker.start()
         if len(mine) or items.empty:  # a table without rows is computed, too, since `compute` knows its columns
             # Finished rows are not kept in memory: small tables between a model's large arrays fragment the memory.
             waiting: list[pd.DataFrame] = []
