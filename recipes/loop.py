@@ -8,6 +8,7 @@ from typing import Any
 
 from peft import LoraConfig
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.metrics.generation_bias.engine.spread import headline_of
@@ -207,7 +208,7 @@ def check_shows_bias(folder: Path) -> None:
             "model",
             f"the base model {shows}: pooled FGB* is {score_text(pooled)} ({display_name(str(folder))}), so that no "
             "reduction can be shown. Measure with more prompts (measure.prompts.descriptors, answers_per_cell), or "
-            "tune the model anyway with --allow_no_bias true.",
+            f"tune the model anyway with {spelled('allow_no_bias', 'true')}.",
         )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json, write_json
 from evenhand.evaluation.json_values import Json, JsonObject
@@ -89,7 +90,9 @@ class Store:
             log.warning("%s is damaged; computed again", path)
             return False
         if not run:
-            raise InputError("output_dir", f"{path} is no table of this run; move it, or give another --output_dir.")
+            raise InputError(
+                "output_dir", f"{path} is no table of this run; move it, or give another {spelled('output_dir')}."
+            )
         return run == self.fingerprint  # an earlier run of other settings may have stopped after its first table
 
     def read(self, name: str) -> pd.DataFrame:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import pandas as pd
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.files import write_text
@@ -343,7 +344,8 @@ def _wandb_mode() -> Mode:
     except (ValueError, Error) as error:
         raise InputError(
             "report_to",
-            f"W&B cannot use the key in WANDB_API_KEY ({first_line(error)}); set it again, or give --report_to none.",
+            f"W&B cannot use the key in WANDB_API_KEY ({first_line(error)}); set it again, or give "
+            f"{spelled('report_to', 'none')}.",
         ) from None
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.readers.cells import is_blank
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, format_value
 
 log = logging.getLogger("evenhand")
@@ -38,15 +39,16 @@ def in_period(table: dict[str, list], path: Path, since: date | None, before: da
     name = date_column(table)
     if since is None and before is None:
         if name is not None:
-            log.info(
-                "responses: all dates of %r; choose by --responses.since_day DAY and --responses.before_day DAY", name
-            )
+            since_day = spelled("responses.since_day", "DAY")
+            before_day = spelled("responses.before_day", "DAY")
+            log.info("responses: all dates of %r; choose by %s and %s", name, since_day, before_day)
         return table
     field = "responses.since_day" if since is not None else "responses.before_day"
     if name is None:
         raise InputError(
             field,
-            f"{path} has no column {DATE!r}, only {', '.join(table)}; name it by --responses.columns '{{{DATE}: …}}'.",
+            f"{path} has no column {DATE!r}, only {', '.join(table)}; name it by "
+            f"{spelled('responses.columns', f'{{{DATE}: …}}')}.",
         )
     times = _times(table[name], name, path)
     inside = times.notna()
