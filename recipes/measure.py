@@ -72,7 +72,7 @@ SCORING = (
     f"{GENERATION_BIAS}.corpus",
     f"{GENERATION_BIAS}.repeated_rows",
 )
-LINK = Link("all responses", RESPONSES_PAGE)
+LINK = Link("answers, person by person", RESPONSES_PAGE)
 SCREEN = "screen"  # the family that `--screen` measures first
 SHARE_OF_FIRST = 0.1  # of the people, who may get more answers after a screen
 
@@ -329,6 +329,6 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
         texts = answers[side].table[columns.RESPONSE].to_numpy()
         sides[side] = ShownAnswers(texts, answer_labels(run, answers[side]))
     prompts = next(iter(answers.values())).table
-    page = answers_html("All answers", subtitle, prompts, sides, first=named_people(runs.values()))
+    page = answers_html("Answers", subtitle, prompts, sides, first=named_people(runs.values()))
     write_text(folder / RESPONSES_PAGE, page)
     return folder / RESPONSES_PAGE
