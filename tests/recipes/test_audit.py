@@ -139,6 +139,27 @@ def test_an_axis_of_one_person_who_is_shown_is_not_called_not_shown(run, tmp_pat
     assert "refusal of “hearing”" in audit_html(facts, sha256="")
 
 
+def test_paper_has_the_ends_of_long_tables_and_the_screen_all_rows(run, tmp_path):
+    """Of two tables of 15 rows, 9 rows each are on paper without limits, so that 6 of each are on the screen only."""
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    facts["criterion"]["limits"] = []
+    rows = facts["outcomes"]["refusal"]["axis"][:1] * 15
+    facts["outcomes"] = {name: {"axis": rows} for name in ("refusal", "hired")}
+    assert audit_html(facts, sha256="").count('<tr class="screen">') == 2 * 6
+    facts["outcomes"] = {"refusal": {"axis": rows}}
+    assert '<tr class="screen">' not in audit_html(facts, sha256="")
+
+
+def test_a_difference_has_the_interval_of_its_row_in_a_table_or_its_own(run, tmp_path):
+    """“deaf <b>” is one of two people of an axis, whose row is of both, so that the interval stands with the person."""
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    facts["findings"] = [row for row in facts["findings"] if row["unit"] == "deaf <b>" and row["outcome"] == "refusal"]
+    facts["findings"][0] |= {"low": 0.112, "high": 0.334}
+    assert len(facts["findings"]) == 1 and "[11.2, 33.4]" in audit_html(facts, sha256="")
+    facts["outcomes"]["refusal"]["axis"][0]["people"] = ["deaf <b>"]
+    assert "[11.2, 33.4]" not in audit_html(facts, sha256="")
+
+
 def test_nouns_are_common_if_each_template_has_the_same_for_all_people():
     table = pd.DataFrame({"template": list("aabb"), "descriptor": ["deaf", "tall"] * 2, "noun": ["girl"] * 4})
     assert have_common_nouns(table) is True
