@@ -32,6 +32,7 @@ from transformers import (
 )
 from transformers.trainer_pt_utils import safe_globals
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import check_owner, read_json, write_json, write_text
 from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing, is_quantized
@@ -397,8 +398,8 @@ def _check_same_inputs(checkpoints: Path, inputs: TuningInputs) -> None:
     if changed:
         raise InputError(
             "output_dir",
-            f"{checkpoints} has checkpoints of a tuning with other {' and '.join(changed)}; give another --output_dir, "
-            "or delete the folder.",
+            f"{checkpoints} has checkpoints of a tuning with other {' and '.join(changed)}; give another "
+            f"{spelled('output_dir')}, or delete the folder.",
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import FACTS, Facts, Finding, write_facts
 from evenhand.evaluation.files import json_sha256, write_text
@@ -246,7 +247,7 @@ def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: 
         return ""
     if not responses.exists() or not all(name.removeprefix("inputs.").startswith(SCORING) for name in changed):
         return ""
-    return f", there with --responses {responses} to score its responses again"
+    return f", there with {spelled('responses', str(responses))} to score its responses again"
 
 
 def _finish(store: Store | None, settings: MeasureSettings, scores: Sequence[BiasScore], *, show: bool) -> None:

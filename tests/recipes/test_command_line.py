@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from evenhand.evaluation import metrics as families
+from evenhand.evaluation.doors import SHORT_NAMES
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, as_settings, checked
 from evenhand.recipes.cli import main
-from evenhand.recipes.command_line import SHORT_NAMES, parse, positional, read_settings, settings_in
+from evenhand.recipes.command_line import parse, positional, read_settings, settings_in
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
 from evenhand.evaluation.metrics import FamilyRun
@@ -135,7 +136,8 @@ def _outcome_spread(run: FamilyRun, outcome: str, limit: float) -> LimitResult:
     score = find_score(run.scores, outcome, Form.SPREAD)
     if score is None:
         raise InputError(
-            "max_spread", f"{run.folder} has no {outcome!r}; measure it with --generation_bias.outcomes '[{outcome}]'."
+            "max_spread",
+            f"{run.folder} has no {outcome!r}; measure it with {spelled('generation_bias.outcomes', f'[{outcome}]')}.",
         )
     status = _status(score.interval, limit / format_of(score).factor)
     limited = Finding("spread_limit", {"score": score, "limit": limit})
