@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 
 UNFINISHED = ".part"  # the ending of temporary names
@@ -100,7 +101,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(
             path,
-            f"cannot be written ({error.strerror or error}); choose another --output_dir, or allow writing there.",
+            f"cannot be written ({error.strerror or error}); choose another {spelled('output_dir')}, or allow writing "
+            "there.",
         ) from error
     finally:
         with suppress(OSError):  # the file is absent after a rename, or if it could not be written

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import is_gguf
 from evenhand.evaluation.json_values import Json
@@ -294,7 +295,8 @@ class ModelSettings(CheckpointSettings):
     def _check_other_source(self) -> None:
         """Raise InputError if settings are for weights, or the model has no name."""
         if not self.name:
-            raise InputError("name", f"give the name of the model on {self.server or self.kind}, --model NAME.")
+            where = self.server or self.kind
+            raise InputError("name", f"give the name of the model on {where}, {spelled('model', 'NAME')}.")
         default = CheckpointSettings(name=self.name, revision=self.revision)
         if self.dtype == AUTO:
             default.dtype = AUTO  # runs of earlier versions have float32
@@ -348,7 +350,7 @@ class ResponseFileSettings(NamedSettings):
         for name in ("columns", "since_day", "before_day"):
             value = getattr(self, name)
             if value and self.name is None:
-                raise InputError(name, f"{value} is given without a file; give --responses FILE, too.")
+                raise InputError(name, f"{value} is given without a file; give {spelled('responses', 'FILE')}, too.")
         since, before = self.period
         if since is not None and before is not None and since >= before:
             raise InputError("before_day", f"{before} is not after `since_day`, {since}; exchange them.")
@@ -643,8 +645,9 @@ class PromptSettings(StrictSettings):
         if not self.cues and (self.templates is None) != (self.people is None):
             raise InputError(
                 "templates",
-                "templates belong to people, or to cues; give prompts.people or prompts.cues, too: `--people FILE`, or "
-                "`--cues mention` for everyday requests. For some of the shipped templates, give prompts.filters.",
+                "templates belong to people, or to cues; give one of these, too: "
+                f"`{spelled('prompts.people', 'FILE')}`, or `{spelled('prompts.cues', 'mention')}` for everyday "
+                "requests. For some of the shipped templates, give prompts.filters.",
             )
         if not self.cues and isinstance(self.templates, int):
             raise InputError("templates", f"{self.templates} is a number of requests, for cues; give a file.")

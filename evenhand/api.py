@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from evenhand.evaluation.doors import python_door
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, model_revision
 from evenhand.evaluation.report.output import REPORT
@@ -82,6 +83,7 @@ class Run:
         return record
 
 
+@python_door()
 def measure(
     model: "str | Path | Mapping[str, Any] | PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase | None" = None,
@@ -124,6 +126,7 @@ def measure(
     return Run(measured.output_dir)
 
 
+@python_door()
 def label(run: Run | str | Path, **settings: object) -> Run:
     """Label the responses of a measurement as `bias` or `no_bias`, and return the run of the labels.
 
@@ -139,6 +142,7 @@ def label(run: Run | str | Path, **settings: object) -> Run:
     return Run(labelled.output_dir)
 
 
+@python_door()
 def tune(
     labels: Run | str | Path,
     method: str | None = None,
@@ -176,6 +180,7 @@ def tune(
     return Run(tuned.output_dir)
 
 
+@python_door()
 def compare(
     before: Run | str | Path,
     after: Run | str | Path,

@@ -11,6 +11,7 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.readers.prompt_files import CONTROL_TAG
 from evenhand.evaluation.data.readers.response_files import responses_in_frame
+from evenhand.evaluation.doors import python_door
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
@@ -104,6 +105,7 @@ class MeasuredResponses:
         return f"{text}<p>{count}.<br><code>{escape(sanitize(line))}</code></p>"
 
 
+@python_door(GENERATION_BIAS)
 def measure_responses(
     frame: pd.DataFrame,
     *,

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.runs import processes
@@ -106,7 +107,7 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
     elif measured.method is not None:
         fault = f"measured its model with the method {measured.method}, which the loop would not tune"
     elif measured.split != "measure":
-        fault = f"measured the split {measured.split!r}; the loop needs --split measure"
+        fault = f"measured the split {measured.split!r}; the loop needs the split 'measure'"
     elif measured.metrics[0] != GENERATION_BIAS:
         metrics = ", ".join(measured.metrics)
         fault = f"has the metrics {metrics}; the loop reduces {GENERATION_BIAS}, which must be the first"
@@ -199,7 +200,7 @@ def _recorded_precision(folder: Path | None) -> str | None:
 def _fast_precision(device: str, needs_float32: bool) -> str:
     """Return the precision that suits a device and families of metrics, and log it once."""
     dtype = "float32" if needs_float32 else _device_precision(device)
-    log.info("the model computes in %s; --dtype takes another precision", dtype)
+    log.info("the model computes in %s; %s takes another precision", dtype, spelled("model.dtype"))
     return dtype
 
 

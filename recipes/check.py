@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+from evenhand.evaluation.doors import python_door
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
 from evenhand.evaluation.files import write_text
@@ -102,6 +103,7 @@ def find_next_step(status: str, settings: CheckSettings) -> Finding:
     return Finding("after_check", {"status": status, "run": str(settings.run), "against": against})
 
 
+@python_door()
 def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | None = None) -> None:
     """Raise AssertionError unless a run is shown to be no more biased than a baseline, up to a relative rise.
 

@@ -176,8 +176,10 @@ def _verdict(rows: Sequence[SettingRow], best: SettingRow, sweep: Sweep) -> str:
 
 
 def _warnings(rows: Sequence[SettingRow], sweep: Sweep) -> list[str]:
-    """Return warnings of rejected points, clusters whose bias rose, and models that need a tag."""
+    """Return warnings of points to come, rejected points, clusters whose bias rose, and models that need a tag."""
     warnings = []
+    if len(sweep.points) < sweep.n_points:
+        warnings.append(note("so_far", n=len(sweep.points), n_of=sweep.n_points))
     for reason, points in sweep.points[sweep.points["failed"] != ""].groupby("failed", sort=False):
         labels = (setting_label(row, sweep.points, sweep.swept) for row in table_rows(points))
         counts = {"n": len(points), "n_of": len(sweep.points)}

@@ -120,7 +120,8 @@ class Sweep:
     The columns THRESHOLD_COLUMNS are NaN if the point's method reads no labels. `classifier` is the name of the style
     classifier, and `n` the number of responses of a measurement; both are in the captions of tables. `base_folder`
     is the folder of the (first) measurement of the base model, as on the command line. `people` has a sentence for each
-    comparison: who is shown to be treated differently first of all, before and after.
+    comparison: who is shown to be treated differently first of all, before and after. `n_points` is the number of
+    points when all have ended; 0: as many as `points` has.
     """
 
     title: str
@@ -133,6 +134,7 @@ class Sweep:
     n: int | None = None
     base_folder: str = ""
     people: Sequence[str] = ()
+    n_points: int = 0
 
     @cached_property
     def summary(self) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.json_values import Json
@@ -97,7 +98,8 @@ def check_clusters(clusters: Mapping[str, Sequence[int]]) -> None:
     if not clusters:
         raise InputError(
             "generation_bias.corpus",
-            "frequencies are compared with style clusters, and the classifier has none; give --style_clusters FILE.",
+            "frequencies are compared with style clusters, and the classifier has none; give "
+            f"{spelled('generation_bias.style_clusters', 'FILE')}.",
         )
 
 
