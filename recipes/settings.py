@@ -195,11 +195,12 @@ class Measurement(SharedGroups, FamilyGroups):
                 raise InputError("model.system_prompt", f"{name} does not use it; measure {name} without it.")
             needed = Access.WEIGHTS if self.capabilities else FAMILIES[name].NEEDS
             if needed not in kind.access(self.model):
+                fix = "load the model"
+                if needed == Access.LIKELIHOODS:
+                    fix += f", or give {spelled('model.tokenizer')}, the model's, with a server that has them"
                 raise InputError(
                     kind.SETTING,
-                    f"{', '.join(self.capabilities) or name} needs {needed} of {self.model.address}; load the model, "
-                    f"or, for {Access.LIKELIHOODS}, give {spelled('model.tokenizer')}, the model's, with a server that "
-                    "has them.",
+                    f"{', '.join(self.capabilities) or name} needs {needed} of {self.model.address}; {fix}.",
                 )
         if self.capabilities and GENERATION_BIAS not in self.metrics:
             raise InputError(
