@@ -112,7 +112,8 @@ def measure(
     settings = with_precision(settings, settings.output_dir, precision)  # may import torch, so inputs are checked first
     configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
-        configs[settings.metrics[0]].open_model().check()
+        if settings.model.name:
+            configs[settings.metrics[0]].open_model().check()
         if loaded is None and any(FAMILIES[name].loads_model(config) for name, config in configs.items()):
             processes.on_rank_zero(configs[settings.metrics[0]].open_model().check_memory)
     if settings.screen_first:

@@ -1,6 +1,7 @@
 """Families of metrics, each a class in a module of this package; a family's name is the name of its module."""
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -238,8 +239,10 @@ class Family(ABC):
         return {}
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        """Return the score at the top of the report: the first one of all rows, or the first one."""
-        return next((score for score in scores if not score.group), next(iter(scores), None))
+        """Return the score at the top of the report: the first of all rows, or the first with a value, or the first."""
+        of_all = [score for score in scores if not score.group]
+        defined = [score for score in scores if math.isfinite(score.value)]
+        return next(iter([*of_all, *defined, *scores]), None)
 
     def find_verdict(self, run: FamilyRun) -> Finding:
         """Return what the scores of one model show."""

@@ -28,6 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
 )
 
 VALUES = "outcomes"  # the table of the values of all measures
+LARGEST = 1e150  # number whose square is one, too
 KIND = "kind of values"  # the entry of the basis of a score
 OTHER = "other"  # the class of classes with fewer than MIN_SHARE of the responses
 MIN_SHARE = 0.001
@@ -143,9 +144,20 @@ def kind_of_column(column: pd.Series) -> ValueKind:
 
 
 def value_columns(name: str, column: pd.Series, kind: ValueKind) -> pd.DataFrame:
-    """Return numbers as one column, and names of classes as a column of 0 and 1 for each class; NaN if missing."""
+    """Return numbers as one column, and names of classes as a column of 0 and 1 for each class; NaN if missing.
+
+    Raises:
+        InputError: a number is so large that no variance can be computed.
+    """
     if kind != ValueKind.CLASS or column.isna().all():  # without any class, one column says that no answer has a value
-        return pd.to_numeric(column).astype(float).to_frame(name)
+        values = pd.to_numeric(column).astype(float)
+        sizes = values.abs()
+        if (too_large := sizes[np.isfinite(sizes) & (sizes > LARGEST)]).any():
+            raise InputError(
+                "generation_bias.outcomes",
+                f"{name!r} has {too_large.iloc[0]:g}, which is too large; give a larger unit.",
+            )
+        return values.to_frame(name)
     values = pd.get_dummies(column, dtype=float)
     values[column.isna()] = np.nan
     return values
