@@ -17,8 +17,10 @@ from evenhand.evaluation.models.activation import activation_arguments
 log = logging.getLogger("evenhand")
 
 PROBE = 12  # tokens of a row, of which the prefix has two thirds
-# The largest total variation distance between two predictions of a token that rounding explains.
-ROUNDING = {torch.float32: 1e-3, torch.float16: 0.02, torch.bfloat16: 0.05}
+# The largest total variation distance between two predictions of a token that rounding explains: in float32, and for
+# less precise numbers as a share of the distance to a prediction that reads padding, or that lacks the prefix.
+ROUNDING = 1e-3
+ROUNDING_SHARE = 0.2
 
 _found: WeakKeyDictionary[PreTrainedModel, dict[str, bool]] = WeakKeyDictionary()
 
@@ -26,15 +28,18 @@ _found: WeakKeyDictionary[PreTrainedModel, dict[str, bool]] = WeakKeyDictionary(
 def ignores_padding(network: PreTrainedModel) -> bool:
     """Return whether a causal model continues a row alike with padding on its left, beside a longer row, and alone."""
 
-    def distance() -> float:
+    def distances() -> tuple[float, float]:
         ids = _probe_ids(network)
         short = ids[:, PROBE // 2 :]
         padded = torch.cat([ids, torch.cat([torch.zeros_like(ids[:, : PROBE // 2]), short], dim=1)])
-        mask = torch.ones_like(padded)
+        is_read = torch.ones_like(padded)
+        mask = is_read.clone()
         mask[1, : PROBE // 2] = 0
-        return _distance(_continued(network, padded, mask)[1:], _continued(network, short, torch.ones_like(short)))
+        alone = _continued(network, short, torch.ones_like(short))
+        with_padding_read = _continued(network, padded, is_read)[1:]
+        return _distance(_continued(network, padded, mask)[1:], alone), _distance(with_padding_read, alone)
 
-    return _tried(network, "padding", distance)
+    return _tried(network, "padding", distances)
 
 
 def shares_prefixes(network: PreTrainedModel, *, is_padded: bool = False) -> bool:
@@ -43,17 +48,21 @@ def shares_prefixes(network: PreTrainedModel, *, is_padded: bool = False) -> boo
     `is_padded` says whether padding stands between the prefix and the rest.
     """
 
-    def distance() -> float:
+    def distances() -> tuple[float, float]:
         ids = _probe_ids(network)
         n_shared = PROBE * 2 // 3
-        n_padding = 2 if is_padded else 0
-        rest = torch.cat([ids[:, :n_shared], torch.zeros_like(ids[:, :n_padding]), ids[:, n_shared:]], dim=1)
-        mask = torch.ones_like(rest)
+        n_padding = PROBE if is_padded else 0
+        padding = torch.zeros_like(ids)[:, :n_padding]
+        row = torch.cat([ids[:, :n_shared], padding, ids[:, n_shared:]], dim=1)
+        mask = torch.ones_like(row)
         mask[:, n_shared : n_shared + n_padding] = 0
         prefix = {cache_argument(network): prefix_cache(network, ids[0, :n_shared].tolist(), 1)}
-        return _distance(_continued(network, rest, mask, **prefix), _continued(network, ids, torch.ones_like(ids)))
+        whole = _continued(network, ids, torch.ones_like(ids))
+        rest = ids[:, n_shared:]
+        without_prefix = _continued(network, rest, torch.ones_like(rest))
+        return _distance(_continued(network, row, mask, **prefix), whole), _distance(without_prefix, whole)
 
-    return _tried(network, "prefix and padding" if is_padded else "prefix", distance)
+    return _tried(network, "prefix and padding" if is_padded else "prefix", distances)
 
 
 @torch.inference_mode()
@@ -66,12 +75,18 @@ def prefix_cache(model: PreTrainedModel, prefix: list[int], n_rows: int) -> Cach
     return cache
 
 
-def _tried(network: PreTrainedModel, name: str, distance: Callable[[], float]) -> bool:
-    """Return whether rounding explains a distance, which is computed once; an error of the model is an answer, too."""
+def _tried(network: PreTrainedModel, name: str, distances: Callable[[], tuple[float, float]]) -> bool:
+    """Return whether rounding explains a distance, which is computed once; an error of the model is an answer, too.
+
+    Args:
+        network, name: the model, and what is tried.
+        distances: returns the distance to the right prediction, and that of a wrong one.
+    """
     found = _found.setdefault(network, {})
     if name not in found:
         try:
-            found[name] = distance() <= ROUNDING.get(network.dtype, max(ROUNDING.values()))
+            distance, of_wrong = distances()
+            found[name] = distance <= (ROUNDING if network.dtype == torch.float32 else ROUNDING_SHARE * of_wrong)
         except (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError):
             found[name] = False
         if not found[name]:
@@ -88,13 +103,17 @@ def _probe_ids(network: PreTrainedModel) -> torch.Tensor:
 
 @torch.inference_mode()
 def _continued(network: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, **arguments: object) -> torch.Tensor:
-    """Return the probabilities of the next two tokens, (rows, 2, vocabulary), of which the first is chosen."""
+    """Return the probabilities of the next two tokens, (rows, 2, vocabulary); token 0 stands before the second.
+
+    A chosen token would be another one by rounding, and then the second prediction, too.
+    """
     output = network.generate(
         input_ids=ids,
         attention_mask=mask,
         do_sample=False,
         min_new_tokens=2,
         max_new_tokens=2,
+        prefix_allowed_tokens_fn=lambda row, ids: [0],
         output_logits=True,
         return_dict_in_generate=True,
         **activation_arguments(network, [[]] * len(ids), [0] * len(ids)),  # no activated adapter changes the trial
