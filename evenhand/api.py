@@ -215,6 +215,4 @@ def _folder(run: Run | str | Path) -> str:
 
 
 def _settings(kind: type, values: Mapping[str, object], source: str) -> Any:
-    """Return checked settings; paths may be given as `Path`."""
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
-    return checked(kind, {"report_to": "none", **plain}, source)
+    return checked(kind, {"report_to": "none", **values}, source)

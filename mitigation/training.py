@@ -299,7 +299,7 @@ def fit_adapter(
     done = 0
     if last is not None:
         state = TrainerState.load_from_json(str(last / STATE))
-        n_later = sum(step > state.best_global_step for step, _ in curve(state, "eval_loss"))
+        n_later = sum(step > (state.best_global_step or 0) for step, _ in curve(state, "eval_loss"))
         if state.global_step >= state.max_steps or n_later >= settings.patience:
             return state
         done = state.global_step
@@ -421,7 +421,7 @@ def _fault_of(checkpoint: Path) -> str:
     file = checkpoint / STATE  # the last file that is written
     try:
         state = TrainerState.load_from_json(str(file))
-        steps = [step for step, _ in curve(state, "eval_loss")]
+        steps = [step for step, _ in curve(state, "eval_loss") if step > 0]  # step 0 is the base
         # A training without evaluations has no best step.
         has_best = state.best_global_step in steps if steps else state.best_global_step is None
         if not 0 < state.global_step <= state.max_steps or not has_best:

@@ -14,7 +14,7 @@ from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.record import RunRecord, read_record
 from evenhand.evaluation.settings import AUTO, Dtype, identity_of
-from evenhand.recipes.finished_runs import permitted_measurement
+from evenhand.recipes.finished_runs import permitted_measurement, read_measurement
 from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import (
     FAMILIES,
@@ -94,16 +94,12 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
     base_run = settings.base_run
     if base_run is None:
         return settings
-    permissions = Permissions(
-        code=settings.measure.model.trust_remote_code,
-        servers=settings.servers,
-        tasks=settings.measure.capabilities,
-        code_flag="--measure.model.trust_remote_code",
-    )
-    measured, record = permitted_measurement(base_run, "base_run", permissions)
+    measured, _ = read_measurement(base_run, "base_run")
     fault = ""
     if not measured.can_be_asked:
         fault = "scored a file of responses, so there is no model to tune"
+    elif not measured.has_weights:
+        fault = "measured a model on a server, whose weights cannot be tuned here"
     elif measured.method is not None:
         fault = f"measured its model with the method {measured.method}, which the loop would not tune"
     elif measured.split != "measure":
@@ -113,6 +109,13 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
         fault = f"has the metrics {metrics}; the loop reduces {GENERATION_BIAS}, which must be the first"
     if fault:
         raise InputError("base_run", f"{base_run} {fault}. Give the model in place of the run.")
+    permissions = Permissions(
+        code=settings.measure.model.trust_remote_code,
+        servers=settings.servers,
+        tasks=settings.measure.capabilities,
+        code_flag="--measure.model.trust_remote_code",
+    )
+    measured, record = permitted_measurement(base_run, "base_run", permissions)
     processes.on_rank_zero(lambda: _check_same_inputs(base_run, measured, record))
     shared = {name: getattr(measured, name) for name in Measurement.model_fields}
     measurement = Measurement.model_validate(shared)

@@ -46,7 +46,6 @@ from evenhand.recipes.sweep.summary import (
     published_columns,
     setting_fields,
     setting_label,
-    summarise,
     swept_value_text,
 )
 from evenhand.recipes.sweep.threshold_figure import threshold_charts
@@ -79,8 +78,8 @@ HEADLINE_COSTS = ("relevance_kept", "relevance_to_person_kept", "response_perple
 
 def page(sweep: Sweep) -> Page:
     """Return the report of a loop's methods, or of an ablation's points."""
-    settings = summarise(sweep.points, sweep.swept)
-    rows = table_rows(settings)
+    settings = sweep.summary
+    rows = sweep.settings
     best = largest_reduction(rows)
     decodings = ", ".join(settings[DECODING].unique())
     removed_table = reduction_table(rows)

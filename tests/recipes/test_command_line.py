@@ -76,6 +76,15 @@ def test_a_loop_needs_a_model(capsys):
     assert "model: none is given" in error_line(capsys, "loop", "-q", "--report_to", "none")
 
 
+@pytest.mark.parametrize("words", [("measure", "testbed"), ("loop", "--model", "testbed"), ("screen", "testbed")])
+def test_a_config_in_place_of_a_model_is_answered_with_its_command(capsys, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    message = "model: 'testbed' is no model but a shipped config; run `evenhand measure --config testbed`."
+    assert message in error_line(capsys, *words, "-q")
+    (tmp_path / "testbed").mkdir()
+    assert parse(["measure", "testbed"]).model.name == "testbed"
+
+
 def test_a_model_needs_no_flag_and_common_settings_have_short_names():
     short = [name.rpartition(".")[2] for name in SHORT_NAMES]
     assert short == [  # documented: what one means is never changed
