@@ -26,7 +26,7 @@ from evenhand.evaluation.data.readers.answers import (
     measured_answer,
 )
 from evenhand.evaluation.data.readers.chats import answer_in
-from evenhand.evaluation.errors import InputError, require_extra, unknown_name
+from evenhand.evaluation.errors import InputError, format_value, require_extra, unknown_name
 from evenhand.evaluation.models.asking import (
     FailedRequest,
     MissingAnswer,
@@ -351,20 +351,24 @@ async def _usable_answer(
     none is in the API's format.
     """
     n_failed = 0
+    answer = None
+    reason = ""
     for attempt in range(n + 1):
         await asyncio.sleep(waiting_time(attempt))
         try:
-            return parse(await ask(body), body)
+            answer = await ask(body)
+            return parse(answer, body)
         except MissingAnswer as missing:
             n_failed += 1
             if not missing.has_failed or n_failed > MAX_FAILED_RETRIES:
                 raise
         except InputError:  # a ValueError
             raise
-        except NOT_OF_THE_API:
-            continue
-    problem = f"{model.base_url or model.kind}: its answers do not have the format of the API."
-    raise FailedRequest("model.server", problem, reason="failed: not in the API's format")
+        except NOT_OF_THE_API as error:
+            reason = f"{type(error).__name__}: {error}"
+    found = "" if answer is None else f", such as {format_value(answer)}"
+    problem = f"{model.base_url or model.kind}: its answers{found} do not have the format of the API ({reason})."
+    raise FailedRequest("model.server", hide_secrets(problem), reason="failed: not in the API's format")
 
 
 def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Exception:
