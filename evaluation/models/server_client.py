@@ -161,7 +161,7 @@ def answer_of(answer: Any) -> Answer:
     found = answer_in(body)
     choices = body.get("choices", [body]) or ()
     if found is None or len(choices) > 1:
-        raise ValueError(f"{len(choices)} choices, or no text")
+        raise ValueError("it has no text" if found is None else f"it has {len(choices)} choices")
     reason = found.missing
     if reason is not None:  # some providers send no choice if a filter withholds it, but a fault may be the cause, too
         raise MissingAnswer(reason, has_failed=found.has_failed or not choices)
@@ -359,13 +359,14 @@ async def _usable_answer(
             answer = await ask(body)
             return parse(answer, body)
         except MissingAnswer as missing:
+            reason = missing.reason
             n_failed += 1
             if not missing.has_failed or n_failed > MAX_FAILED_RETRIES:
                 raise
         except InputError:  # a ValueError
             raise
         except NOT_OF_THE_API as error:
-            reason = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
     found = "" if answer is None else f", such as {format_value(answer)}"
     problem = f"{model.base_url or model.kind}: its answers{found} do not have the format of the API ({reason})."
     raise FailedRequest("model.server", hide_secrets(problem), reason="failed: not in the API's format")
