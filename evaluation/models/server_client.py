@@ -153,10 +153,12 @@ def answer_of(answer: Any) -> Answer:
     The content of a message may be a list of parts, and reasoning may have a field of its own.
 
     Raises:
-        ValueError: there are several choices, or there is no text.
+        ValueError: there are several choices, or there is no text; a text alone may be the page of another server.
         MissingAnswer: a filter, a refusal, an error or an unknown stop reason takes the place of the text.
         UnsupportedRequest: the answer is too long.
     """
+    if isinstance(answer, str):
+        raise ValueError("it is a text, and no JSON object")
     body = answer if isinstance(answer, Mapping) else answer.model_dump(warnings=False)
     found = answer_in(body)
     choices = body.get("choices", [body]) or ()
