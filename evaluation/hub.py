@@ -13,6 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, getproxies, urlopen
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, first_line
 
 log = logging.getLogger("evenhand")
@@ -76,9 +77,9 @@ def not_here(name: str, error: Exception) -> InputError:
     return InputError(
         "model",
         f"{name!r} is no folder, and no model that was downloaded to this machine; {reason}. Give a model of this "
-        f"machine (`hf cache ls`), download it where the hub can be reached (`hf download {name}`), or give --server "
-        "for a model on a server. A style classifier, `go_emotions`, is shipped, and so is the model of `--config "
-        "testbed`.",
+        f"machine (`hf cache ls`), download it where the hub can be reached (`hf download {name}`), or give "
+        f"{spelled('model.server')} for a model on a server. A style classifier, `go_emotions`, is shipped, and so is "
+        "the model of `--config testbed`.",
     )
 
 

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import is_gguf
 from evenhand.evaluation.json_values import Json
@@ -294,7 +295,8 @@ class ModelSettings(CheckpointSettings):
     def _check_other_source(self) -> None:
         """Raise InputError if settings are for weights, or the model has no name."""
         if not self.name:
-            raise InputError("name", f"give the name of the model on {self.server or self.kind}, --model NAME.")
+            where = self.server or self.kind
+            raise InputError("name", f"give the name of the model on {where}, {spelled('model', 'NAME')}.")
         default = CheckpointSettings(name=self.name, revision=self.revision)
         if self.dtype == AUTO:
             default.dtype = AUTO  # runs of earlier versions have float32
@@ -348,7 +350,7 @@ class ResponseFileSettings(NamedSettings):
         for name in ("columns", "since_day", "before_day"):
             value = getattr(self, name)
             if value and self.name is None:
-                raise InputError(name, f"{value} is given without a file; give --responses FILE, too.")
+                raise InputError(name, f"{value} is given without a file; give {spelled('responses', 'FILE')}, too.")
         since, before = self.period
         if since is not None and before is not None and since >= before:
             raise InputError("before_day", f"{before} is not after `since_day`, {since}; exchange them.")
@@ -643,8 +645,9 @@ class PromptSettings(StrictSettings):
         if not self.cues and (self.templates is None) != (self.people is None):
             raise InputError(
                 "templates",
-                "templates belong to people, or to cues; give prompts.people or prompts.cues, too: `--people FILE`, or "
-                "`--cues mention` for everyday requests. For some of the shipped templates, give prompts.filters.",
+                "templates belong to people, or to cues; give one of these, too: "
+                f"`{spelled('prompts.people', 'FILE')}`, or `{spelled('prompts.cues', 'mention')}` for everyday "
+                "requests. For some of the shipped templates, give prompts.filters.",
             )
         if not self.cues and isinstance(self.templates, int):
             raise InputError("templates", f"{self.templates} is a number of requests, for cues; give a file.")
@@ -758,10 +761,13 @@ def as_settings(settings: object) -> Any:
 def checked(cls: type, values: object, source: str) -> Any:
     """Return an instance of a settings class from nested plain values, after a check of every key, type and range.
 
+    In Python, paths may be given as `Path`.
+
     Raises:
         InputError: a key is unknown; a value has the wrong type or is out of range. The one-line message begins with
             `source` and has the dotted name of each wrong setting.
     """
+    values = _with_texts_for_paths(values)
     if faults := list(_unusable("", values)):
         raise InputError(source, f"{'; '.join(faults)}")
     try:
@@ -771,6 +777,17 @@ def checked(cls: type, values: object, source: str) -> Any:
     if faults := list(_booleans_for_numbers("", values, settings)):
         raise InputError(source, f"{'; '.join(faults)}")
     return settings
+
+
+def _with_texts_for_paths(values: Any) -> Any:
+    """Return nested values with a text in place of each `Path`."""
+    if isinstance(values, Path):
+        return str(values)
+    if isinstance(values, Mapping):
+        return {key: _with_texts_for_paths(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_with_texts_for_paths(value) for value in values]
+    return values
 
 
 def _items(values: object) -> Iterator[tuple[str, object]]:

@@ -19,6 +19,8 @@ def escape_hidden(text: str) -> str:
     >>> escape_hidden("\\x1b[31mred")
     '⟨U+001B⟩[31mred'
     """
+    if text.isprintable():  # without any of the categories in _INVISIBLE; most texts are
+        return text
     return "".join(
         f"⟨U+{ord(character):04X}⟩"
         if unicodedata.category(character) in _INVISIBLE and character not in _JOINERS

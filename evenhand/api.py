@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from evenhand.evaluation.doors import python_door
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, model_revision
 from evenhand.evaluation.report.output import REPORT
@@ -83,6 +84,7 @@ class Run:
         return record
 
 
+@python_door()
 def measure(
     model: "str | Path | Mapping[str, Any] | PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase | None" = None,
@@ -129,6 +131,7 @@ def measure(
     return Run(measured.output_dir)
 
 
+@python_door()
 def label(run: Run | str | Path, **settings: object) -> Run:
     """Label the responses of a measurement as `bias` or `no_bias`, and return the run of the labels.
 
@@ -147,6 +150,7 @@ def label(run: Run | str | Path, **settings: object) -> Run:
     return Run(labelled.output_dir)
 
 
+@python_door()
 def tune(
     labels: Run | str | Path,
     method: str | None = None,
@@ -187,6 +191,7 @@ def tune(
     return Run(tuned.output_dir)
 
 
+@python_door()
 def compare(
     before: Run | str | Path,
     after: Run | str | Path,
@@ -224,6 +229,4 @@ def _folder(run: Run | str | Path) -> str:
 
 
 def _settings(kind: type, values: Mapping[str, object], source: str) -> Any:
-    """Return checked settings; paths may be given as `Path`."""
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
-    return checked(kind, {"report_to": "none", **plain}, source)
+    return checked(kind, {"report_to": "none", **values}, source)

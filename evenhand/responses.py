@@ -11,6 +11,7 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.readers.prompt_files import CONTROL_TAG
 from evenhand.evaluation.data.readers.response_files import responses_in_frame
+from evenhand.evaluation.doors import python_door
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
@@ -29,7 +30,7 @@ from evenhand.evaluation.report.numbers import sanitize, score_text
 from evenhand.evaluation.report.output import REPORT
 from evenhand.evaluation.score import BiasScore, Form, find_score, signature_line
 from evenhand.evaluation.settings import checked
-from evenhand.recipes.measure import measure
+from evenhand.recipes.measure import REST_MEASURED, measure
 from evenhand.recipes.settings import GENERATION_BIAS, MeasureSettings, family_config
 
 USED_COLUMNS = (
@@ -104,6 +105,7 @@ class MeasuredResponses:
         return f"{text}<p>{count}.<br><code>{escape(sanitize(line))}</code></p>"
 
 
+@python_door(GENERATION_BIAS)
 def measure_responses(
     frame: pd.DataFrame,
     *,
@@ -111,7 +113,7 @@ def measure_responses(
     style_clusters: str | Path | None = None,
     model: str = "responses",
     seed: int = 0,
-    outcomes: Sequence[str] | Mapping[str, Callable[[list[str]], Sequence]] = (),
+    outcomes: str | Sequence[str] | Mapping[str, Callable[[list[str]], Sequence]] = (),
     output_dir: str | Path | None = None,
     **settings: object,
 ) -> MeasuredResponses:
@@ -139,13 +141,13 @@ def measure_responses(
     classifier = style_classifier if isinstance(style_classifier, Mapping) else str(style_classifier)
     settings = {
         **settings,
-        "outcomes": list(outcomes),
+        "outcomes": [outcomes] if isinstance(outcomes, str) else list(outcomes),
         "style_classifier": classifier,
         "style_clusters": None if style_clusters is None else str(style_clusters),
     }
     if isinstance(outcomes, Mapping):
         frame = _with_outcomes(frame, outcomes)
-    used = dict.fromkeys(name for name in (*USED_COLUMNS, *outcomes) if name in frame)
+    used = dict.fromkeys(name for name in (*USED_COLUMNS, *settings["outcomes"]) if name in frame)
     with TemporaryDirectory(prefix="evenhand-") as temporary:
         values = {
             "model": {"name": str(model)},
@@ -161,9 +163,10 @@ def measure_responses(
             measure(checked_settings, show=False, frame=responses_in_frame(frame[list(used)], Path(FRAME), once=once))
         except InputError as error:
             is_about_frame = error.field in ("responses", f"responses: {FRAME}")
-            raise InputError(
-                FRAME if is_about_frame else error.field, error.problem.removeprefix(f"{FRAME}: ")
-            ) from None
+            problem = error.problem.removeprefix(f"{FRAME}: ")
+            if output_dir is None:  # nothing is kept
+                problem = problem.removesuffix(f" {REST_MEASURED.format(temporary)}")
+            raise InputError(FRAME if is_about_frame else error.field, problem) from None
         return _read_result(checked_settings)
 
 

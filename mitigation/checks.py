@@ -7,6 +7,7 @@ from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
 from transformers import PreTrainedConfig
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing, load_config, resolve_device
@@ -114,7 +115,7 @@ def _check_one_gpu(model: ModelSettings, device: torch.device) -> None:
         raise InputError(
             "model.device",
             f"{n_gpus} GPUs are visible, and the trainer would use all of them; set CUDA_VISIBLE_DEVICES to one GPU, "
-            "give --device balanced, or start with `accelerate launch`.",
+            f"give {spelled('model.device', 'balanced')}, or start with `accelerate launch`.",
         )
 
 

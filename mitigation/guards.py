@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import TuningRejected, rejects_tuning
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts
 from evenhand.evaluation.models.generation import generate_responses
@@ -18,7 +19,7 @@ from evenhand.mitigation.training_rows import ReadDialogue
 
 MAX_CHECKED_CONTEXTS = 64
 MAX_CHECKED_TOKENS = 20
-AGAIN = "give another --output_dir; in a loop, delete this tuning's folder: its measurements are kept"
+IN_A_LOOP = "in a loop, delete this tuning's folder: its measurements are kept"
 # If no logit changes by more, every token's probability changes by less than 0.2 %: the weights were not applied.
 MIN_LOGIT_CHANGE = 1e-3
 
@@ -47,7 +48,7 @@ def check_losses(losses: Sequence[tuple[int, float]], best_step: int | None, set
         raise TuningRejected(
             "learning_rate",
             f"{settings.learning_rate} damaged the model: the validation loss was never a finite number after a step. "
-            f"Lower the learning rate, and {AGAIN}.",
+            f"Lower the learning rate, and give another {spelled('output_dir')}; {IN_A_LOOP}.",
         )
 
 
@@ -78,7 +79,8 @@ def check_tuned(
         raise TuningRejected(
             "learning_rate",
             f"{rate} damaged the model: the perplexity of dialogue rose from {before:.3f} to {after:.3f}, and "
-            f"max_perplexity_rise is {limit}. Lower the learning rate, and {AGAIN}.",
+            f"max_perplexity_rise is {limit}. Lower the learning rate, and give another {spelled('output_dir')}; "
+            f"{IN_A_LOOP}.",
         )
     change = output_change(base, tuned, contexts)
     if not change.outputs_changed:
@@ -87,7 +89,7 @@ def check_tuned(
             f"{rate} did not change the outputs of {display_name(base.name)}: at {steps}, of the best validation loss, "
             f"the largest change of a logit is {change.max_logit_change:.1g}. If the validation loss rose after that "
             "step, lower the learning rate or give more rows; else train longer or raise the learning rate. Then "
-            f"{AGAIN}.",
+            f"give another {spelled('output_dir')}; {IN_A_LOOP}.",
         )
     return (before, after), change
 

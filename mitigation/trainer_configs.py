@@ -66,8 +66,9 @@ def trainer_config(
     }
     if "report_to" not in settings.trainer:  # another tracker of transformers, such as TensorBoard
         arguments["report_to"] = report_to
-    if "warmup_steps" in settings.trainer:  # a number of steps in place of the share `warmup_ratio`
-        del arguments["warmup_steps"]
+    for name in ("warmup_steps", "eval_delay"):  # of ours, which the user may replace: the share `warmup_ratio`, …
+        if name in settings.trainer:
+            del arguments[name]
     trainer = TRAINERS[method.trainer]
     arguments |= trainer.config_fields
     config = _build_config("training.trainer", trainer.config_class, arguments, settings.trainer, TrainingArguments)
@@ -99,12 +100,15 @@ def trainer_fields(settings: TuningSettings, n_train: int, seed: int) -> dict[st
     # Every checkpoint is at a logged step, so that a resumed run logs the same losses.
     log_every = max(1, evaluate_every // LOGS_PER_EVALUATION)
     evaluate_every = evaluate_every // log_every * log_every
+    warms_up = settings.warmup_ratio > 0 and settings.epochs * per_epoch > 1
     return {
         "num_train_epochs": settings.epochs,
         "per_device_train_batch_size": rows,
         "learning_rate": settings.learning_rate,
-        # The learning rate of the first warm-up step is 0: a single step would change nothing.
-        "warmup_steps": settings.warmup_ratio if settings.epochs * per_epoch > 1 else 0,
+        # The learning rate of the first warm-up step is 0: a single step would change nothing, and the weights after
+        # the first of several are the base's, which must not be the best.
+        "warmup_steps": settings.warmup_ratio if warms_up else 0,
+        "eval_delay": 2 if warms_up else 0,
         "gradient_accumulation_steps": settings.gradient_accumulation_steps,
         "seed": seed,
         "bf16": settings.dtype == "bfloat16",

@@ -32,6 +32,7 @@ from transformers import (
 )
 from transformers.trainer_pt_utils import safe_globals
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import check_owner, read_json, write_json, write_text
 from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing, is_quantized
@@ -298,7 +299,7 @@ def fit_adapter(
     done = 0
     if last is not None:
         state = TrainerState.load_from_json(str(last / STATE))
-        n_later = sum(step > state.best_global_step for step, _ in curve(state, "eval_loss"))
+        n_later = sum(step > (state.best_global_step or 0) for step, _ in curve(state, "eval_loss"))
         if state.global_step >= state.max_steps or n_later >= settings.patience:
             return state
         done = state.global_step
@@ -397,8 +398,8 @@ def _check_same_inputs(checkpoints: Path, inputs: TuningInputs) -> None:
     if changed:
         raise InputError(
             "output_dir",
-            f"{checkpoints} has checkpoints of a tuning with other {' and '.join(changed)}; give another --output_dir, "
-            "or delete the folder.",
+            f"{checkpoints} has checkpoints of a tuning with other {' and '.join(changed)}; give another "
+            f"{spelled('output_dir')}, or delete the folder.",
         )
 
 
@@ -420,7 +421,7 @@ def _fault_of(checkpoint: Path) -> str:
     file = checkpoint / STATE  # the last file that is written
     try:
         state = TrainerState.load_from_json(str(file))
-        steps = [step for step, _ in curve(state, "eval_loss")]
+        steps = [step for step, _ in curve(state, "eval_loss") if step > 0]  # step 0 is the base
         # A training without evaluations has no best step.
         has_best = state.best_global_step in steps if steps else state.best_global_step is None
         if not 0 < state.global_step <= state.max_steps or not has_best:

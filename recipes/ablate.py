@@ -17,17 +17,18 @@ from evenhand.recipes.loop import run_points
 from evenhand.recipes.point import Point, StageFolder, StageSettings, plan_points
 from evenhand.recipes.settings import AblateSettings, LoopSettings, settings_of_methods
 from evenhand.recipes.sweep.foretold import log_foretold_curve
-from evenhand.recipes.sweep.points import track_point, write_report
+from evenhand.recipes.sweep.points import report_so_far, track_point, write_report
 from evenhand.recipes.sweep.summary import METHOD
 from evenhand.recipes.sweep.thresholds import QUANTILE
 
+TITLE = "An ablation"  # of the report
 STAGES = "stages"
 STRENGTH = "measure.model.adapter_strength"
 DIRECTIONS = "label.directions"
 
 
 def ablate(settings: AblateSettings) -> None:
-    """Run the unfinished stages of all points, then write and print the report.
+    """Run the unfinished stages of all points; write the report after each point, and print it at the end.
 
     A stage that several points share runs once.
 
@@ -43,13 +44,19 @@ def ablate(settings: AblateSettings) -> None:
     if repeated:
         raise InputError("sweep", f"the points {repeated} are equal; leave one of them out.")
     foretells = any(point.label is not None and point.label.value == DIVERGENCE for point in points)
+    write_so_far = report_so_far(TITLE, settings, points)
+
+    def on_finished(point: Point) -> None:
+        track_point(settings, point)
+        write_so_far(point)
+
     refused = run_points(
         points,
         settings,
-        on_finished=lambda point: track_point(settings, point),
+        on_finished=on_finished,
         on_labelled=(lambda: log_foretold_curve(points)) if foretells else None,
     )
-    processes.on_rank_zero(lambda: write_report("An ablation", settings, points, refused))
+    processes.on_rank_zero(lambda: write_report(TITLE, settings, points, refused))
 
 
 def swept_points(settings: AblateSettings, values: Mapping[str, object], seed: int) -> list[Point]:

@@ -13,7 +13,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, UndefinedErro
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json, write_text
-from evenhand.evaluation.report.numbers import sanitize
+from evenhand.evaluation.report.numbers import (
+    NO_NUMBER,
+    UNIT,
+    decimals_for_interval,
+    first_of,
+    interval,
+    number,
+    p_value,
+    plain_name,
+    sanitize,
+    shown_interval,
+)
 from evenhand.evaluation.report.words import agreeing, counted
 from evenhand.evaluation.runs.pages import claim_pages
 from evenhand.evaluation.runs.record import read_run
@@ -148,11 +159,15 @@ def audit_html(facts: dict[str, Any], sha256: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"counted": counted, "agreeing": agreeing}
+    environment.filters |= {"counted": counted, "agreeing": agreeing, "first_of": first_of}
+    environment.filters |= {"p_value": p_value, "shown_interval": shown_interval}
     environment.filters["clean"] = lambda value: sanitize(str(value))
-    environment.filters["scaled"] = lambda value, factor: "–" if value is None else f"{factor * value:.1f}"
+    environment.filters["group"] = _group_name
     environment.filters["typed"] = lambda words: sanitize(shlex.join(map(str, words)), MAX_COMMAND)
-    environment.filters["share"] = lambda value: "–" if value is None else f"{100 * value:.1f}"
+    environment.filters["time"] = lambda text: sanitize(str(text).replace("T", " ").replace("+00:00", " UTC"))
+    environment.filters["number"] = lambda value, decimals: NO_NUMBER if value is None else number(value, decimals)
+    environment.filters["share"] = lambda value: NO_NUMBER if value is None else number(100 * value, 1)
+    environment.filters["score_texts"] = _score_texts
     environment.filters["ratio"] = _ratio_text
     return environment.get_template("audit_page.html.j2").render(
         facts=facts, sha256=sha256, largest_ratio=LARGEST_RATIO
@@ -164,3 +179,24 @@ def _ratio_text(value: float | None, missing: str = "–") -> str:
     if value is None:
         return missing
     return f"{value:.2f}" if value <= LARGEST_RATIO else f"> {LARGEST_RATIO}"
+
+
+def _group_name(name: str) -> str:
+    """Return the name of an axis, or of a bucket behind its axis, as words.
+
+    >>> _group_name("body_type: all"), _group_name("nonce")
+    ('body type: all', 'made-up words')
+    """
+    return ": ".join(plain_name(part) for part in name.split(": "))
+
+
+def _score_texts(score: dict[str, Any]) -> tuple[str, str]:
+    """Return the value of a score and its interval, in the score's unit, with common decimals."""
+    decimals = 2 if score["unit"] == UNIT else 1
+    bounds = None
+    if score["interval"] is not None:
+        low, high = score["interval"]
+        bounds = (score["factor"] * low, score["factor"] * high)
+        decimals = decimals_for_interval(bounds, decimals)
+    value = NO_NUMBER if score["value"] is None else number(score["factor"] * score["value"], decimals)
+    return value, interval(bounds, decimals) or NO_NUMBER

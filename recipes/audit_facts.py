@@ -12,10 +12,12 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult, plain
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, load_family
+from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
 from evenhand.evaluation.metrics.generation_bias.limits import findings_alone
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
@@ -33,13 +35,14 @@ from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, family_config
 SCHEMA = "evenhand-audit/1"
 CUTS = (columns.AXIS, columns.BUCKET, columns.DESCRIPTOR)
 BEFORE, AFTERWARDS, NONE_SET = "before the first answer", "afterwards", "not set"
+BEFORE_SCORES = "before the answers were scored"  # answers in a file are older than the run, and than its limits
 STATUSES = {HOLDS: "met", BROKEN: "broken", INCONCLUSIVE: "not decided"}  # in the words of an audit
 SHOWN = "shown"
 SHARE = "share"  # the scale of effects in answers of 100; others are in the outcome's own unit
 CLAUSES = Path(__file__).parents[1] / "evaluation" / "data" / "files" / "clauses.yaml"
 SHIPPED_PROMPTS = ("paper", "more", "v1.0", "v1.1")
 TESTED_BY_METRICS = ("refusal", "other_language", "relevance", "offensive_share", "answer_accuracy")
-TESTED_BY_NO_RUN = ("other_people", "harm", "use_over_time")
+TESTED_BY_NO_RUN = ("other_people", "other_settings", "harm", "use_over_time")
 NOT_HANDED_OVER = (".lock", ".evenhand")
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -110,7 +113,8 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         "decoding": signature.get("decoding", {}),
         "classifier": {**style_classifier, **classifier_accuracy(str(style_classifier.get("name", "")))},
         "prompts": signature.get("dataset", {}),
-        "answers": answer_counts(folder),
+        "answers": answer_counts(folder, record),
+        "people": people_by_axis(read_table(folder / "prompts.parquet")),
         "example": example_prompt(folder, record),
         "headline": [score_facts(score) for score in headline_scores(scores)],
         "findings": shown_effects(folder) if record["settings"][GENERATION_BIAS]["permutations"] else None,
@@ -132,6 +136,7 @@ def criterion_facts(
         if recorded:
             raise InputError("criteria", "the run was measured with limits; give the same file by --criteria.")
         return {"set": NONE_SET, "sha256": None, "limits": [], "accepted": [], "given": None}
+    before = BEFORE_SCORES if record["settings"].get("responses") else BEFORE
     given = criteria.model_dump(exclude_defaults=True)
     digest = json_sha256(given)
     limits = []
@@ -140,7 +145,7 @@ def criterion_facts(
     ):
         limits.append({"limit": text.name, "status": STATUSES[text.status], "measured": text.text})
     return {
-        "set": BEFORE if recorded == digest else AFTERWARDS,
+        "set": before if recorded == digest else AFTERWARDS,
         "sha256": digest,
         "recorded_sha256": recorded,
         "limits": limits,
@@ -257,17 +262,51 @@ def outcome_rates(folder: Path, scores: list[BiasScore]) -> dict[str, dict[str, 
     return rates
 
 
-def answer_counts(folder: Path) -> dict[str, Any]:
-    """Return how many answers were asked for, and how many are left out, by the reason."""
+def answer_counts(folder: Path, record: FinishedRecord) -> dict[str, Any]:
+    """Return where the answers come from, how many were asked for, and how many are left out, by the reason.
+
+    `drawn_from` is the shipped dataset of whose people the run has a random sample; None if it has no such sample.
+    """
     responses = read_table(folder / "responses.parquet")
     prompts = read_table(folder / "prompts.parquet")
+    settings = record["settings"]
+    is_from_file = bool(settings.get("responses"))
+    source = settings["prompts"]
+    is_drawn = not is_from_file and not source.get("people") and source.get("descriptors") is not None
     left_out = responses[columns.LEFT_OUT].dropna() if columns.LEFT_OUT in responses else pd.Series(dtype=object)
     return {
         "asked": len(responses),
         "people": int(prompts[columns.DESCRIPTOR].nunique()),
         "templates": int(prompts[columns.TEMPLATE].nunique()),
         "left_out": {str(reason): int(n) for reason, n in left_out.value_counts().items()},
+        "is_from_file": is_from_file,
+        "drawn_from": source["dataset"] if is_drawn and source["dataset"] in SHIPPED_PROMPTS else None,
+        "have_common_nouns": have_common_nouns(prompts),
     }
+
+
+def have_common_nouns(prompts: pd.DataFrame) -> bool | None:
+    """Return whether each template has the same nouns, such as "husband", for all people; None without nouns."""
+    if columns.NOUN not in prompts or not (prompts[columns.NOUN].notna() & (prompts[columns.NOUN] != NONE)).any():
+        return None
+    of_each = prompts.groupby([columns.TEMPLATE, columns.DESCRIPTOR])[columns.NOUN].agg(
+        lambda nouns: tuple(sorted(nouns))
+    )
+    return bool((of_each.groupby(columns.TEMPLATE).nunique() == 1).all())
+
+
+def people_by_axis(prompts: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the people of each axis, sorted; the axis is None for people who have none."""
+    people = prompts.drop_duplicates(columns.DESCRIPTOR)
+    names = people[columns.DESCRIPTOR].astype(str)
+    if columns.AXIS not in people:
+        return [{"axis": None, "people": sorted(names)}]
+    of_axis = names.groupby(people[columns.AXIS].astype(str))
+    found: list[dict[str, Any]] = [{"axis": str(axis), "people": sorted(group)} for axis, group in of_axis]
+    without_axis = names[people[columns.AXIS].isna()]
+    if len(without_axis):
+        found.append({"axis": None, "people": sorted(without_axis)})
+    return found
 
 
 def n_cut(folder: Path) -> int:
@@ -317,23 +356,56 @@ def score_facts(score: BiasScore) -> dict[str, Any]:
 
 
 def shown_effects(folder: Path) -> list[dict[str, Any]]:
-    """Return the effects that are shown, of styles and of other outcomes, the largest first."""
+    """Return the effects that are shown, of styles and of other outcomes, the largest first.
+
+    `people` are those of the person or group. `is_shown_in_language` is, of a style, whether it is shown among the
+    answers in the request's language, too; None of other outcomes, and if all answers are in that language.
+    """
     found = []
-    columns = ["kind", "unit", "outcome", "name", "mean", "average", "low", "high", "p_joint", "n", "scale"]
-    for name in ("outcome_effects", "effects"):
-        path = folder / f"{name}.parquet"
+    names = ["kind", "unit", "outcome", "name", "mean", "average", "low", "high", "p_joint", "n", "scale"]
+    for table_name in ("outcome_effects", "effects"):
+        path = folder / f"{table_name}.parquet"
         if path.exists():
             effects = read_table(path)
             if "scale" not in effects:  # of styles
                 effects["scale"] = SHARE
-            found.append(effects.loc[effects["certainty"] == SHOWN, columns])
+            found.append(effects.loc[effects["certainty"] == SHOWN, names])
     if not found:
         return []
     table = pd.concat(found, ignore_index=True)
     table["size"] = (table["mean"] - table["average"]).abs()
     table["is_share"] = table["scale"] == SHARE
     ordered = table.sort_values(["is_share", "size"], ascending=False).drop(columns=["is_share", "size"])
-    return plain(ordered.to_dict("records"))
+    prompts = read_table(folder / "prompts.parquet")
+    in_language = _shown_in_language(folder)
+    rows = []
+    for row in ordered.to_dict("records"):
+        row["people"] = _people_of(row["kind"], row["unit"], prompts)
+        row["is_shown_in_language"] = None
+        if row["outcome"] == columns.STYLE and in_language is not None:
+            row["is_shown_in_language"] = (row["kind"], row["unit"], row["name"]) in in_language
+        rows.append(row)
+    return plain(rows)
+
+
+def _shown_in_language(folder: Path) -> set[tuple[str, str, str]] | None:
+    """Return kind, unit and style of what is shown among the answers in the request's language; None if all are."""
+    path = folder / f"{REQUESTED_EFFECTS}.parquet"
+    if not path.exists():
+        return None
+    effects = read_table(path)
+    shown = effects[effects["certainty"] == SHOWN]
+    return set(zip(shown["kind"], shown["unit"], shown["name"], strict=True))
+
+
+def _people_of(kind: str, unit: str, prompts: pd.DataFrame) -> list[str]:
+    """Return the people of a unit of effects: a person, an axis, or a bucket, whose name begins with its axis."""
+    if kind == columns.DESCRIPTOR:
+        return [unit]
+    group = prompts[columns.AXIS].astype(str)
+    if kind == columns.BUCKET:
+        group = group + ": " + prompts[columns.BUCKET].astype(str)
+    return sorted(prompts.loc[group == unit, columns.DESCRIPTOR].astype(str).unique())
 
 
 def classifier_accuracy(name: str) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.record import RunRecord, read_record
 from evenhand.evaluation.settings import AUTO, Dtype, identity_of
-from evenhand.recipes.finished_runs import permitted_measurement
+from evenhand.recipes.finished_runs import permitted_measurement, read_measurement
 from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import (
     FAMILIES,
@@ -93,6 +94,21 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
     base_run = settings.base_run
     if base_run is None:
         return settings
+    measured, _ = read_measurement(base_run, "base_run")
+    fault = ""
+    if not measured.can_be_asked:
+        fault = "scored a file of responses, so there is no model to tune"
+    elif not measured.has_weights:
+        fault = "measured a model on a server, whose weights cannot be tuned here"
+    elif measured.method is not None:
+        fault = f"measured its model with the method {measured.method}, which the loop would not tune"
+    elif measured.split != "measure":
+        fault = f"measured the split {measured.split!r}; the loop needs the split 'measure'"
+    elif measured.metrics[0] != GENERATION_BIAS:
+        metrics = ", ".join(measured.metrics)
+        fault = f"has the metrics {metrics}; the loop reduces {GENERATION_BIAS}, which must be the first"
+    if fault:
+        raise InputError("base_run", f"{base_run} {fault}. Give the model in place of the run.")
     permissions = Permissions(
         code=settings.measure.model.trust_remote_code,
         servers=settings.servers,
@@ -100,18 +116,6 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
         code_flag="--measure.model.trust_remote_code",
     )
     measured, record = permitted_measurement(base_run, "base_run", permissions)
-    fault = ""
-    if not measured.can_be_asked:
-        fault = "scored a file of responses, so there is no model to tune"
-    elif measured.method is not None:
-        fault = f"measured its model with the method {measured.method}, which the loop would not tune"
-    elif measured.split != "measure":
-        fault = f"measured the split {measured.split!r}; the loop needs --split measure"
-    elif measured.metrics[0] != GENERATION_BIAS:
-        metrics = ", ".join(measured.metrics)
-        fault = f"has the metrics {metrics}; the loop reduces {GENERATION_BIAS}, which must be the first"
-    if fault:
-        raise InputError("base_run", f"{base_run} {fault}. Give the model in place of the run.")
     processes.on_rank_zero(lambda: _check_same_inputs(base_run, measured, record))
     shared = {name: getattr(measured, name) for name in Measurement.model_fields}
     measurement = Measurement.model_validate(shared)
@@ -199,7 +203,7 @@ def _recorded_precision(folder: Path | None) -> str | None:
 def _fast_precision(device: str, needs_float32: bool) -> str:
     """Return the precision that suits a device and families of metrics, and log it once."""
     dtype = "float32" if needs_float32 else _device_precision(device)
-    log.info("the model computes in %s; --dtype takes another precision", dtype)
+    log.info("the model computes in %s; %s takes another precision", dtype, spelled("model.dtype"))
     return dtype
 
 

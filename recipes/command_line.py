@@ -20,6 +20,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic_settings import CliPositionalArg, CliSettingsSource, SettingsError
 
+from evenhand.evaluation.doors import SHORT_NAMES
 from evenhand.evaluation.errors import InputError, first_line, format_value, require_extra, unknown_name
 from evenhand.evaluation.files import load_yaml, read_yaml
 from evenhand.evaluation.plugins import PATH_VARIABLE, load_class
@@ -60,31 +61,6 @@ POSITIONAL_HELP = {
 # The commands with a model and short names, and where a measurement is in their settings.
 METRICS = "metrics"  # the setting of `measure`
 PREFIXES = {"measure": "", "screen": "", "loop": "measure.", "ablate": "loop.measure."}
-# The settings that are given most often have a short name, the end of their name. The list is written out so that a
-# new setting never changes what a short name means.
-SHORT_NAMES = (
-    "model",
-    "model.server",
-    "model.dtype",
-    "model.device",
-    "metrics",
-    "capabilities",
-    "prompts.descriptors",
-    "prompts.answers_per_cell",
-    "prompts.cues",
-    "prompts.language",
-    "generation_bias.style_classifier",
-    "generation_bias.second_style_classifier",
-    "generation_bias.style_clusters",
-    "generation_bias.outcomes",
-    "generation_bias.accepted",
-    "generation_bias.until",
-    "generation_bias.max_difference",
-    "generation_bias.max_rise",
-    "generation_bias.against",
-)
-
-
 # The library keeps this short name for the group `screen`, whose settings have flags, but which has none itself.
 SCREEN_FIRST = {"screen_first": "--screen"}
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.revisions import is_revision
@@ -56,7 +57,9 @@ def _measurement(folder: Path, field_name: str, family: str | None, values: Mapp
     settings = checked(MeasureSettings, {**values, "output_dir": str(folder)}, str(folder))
     if family is not None and family not in settings.metrics:
         metrics = ", ".join(settings.metrics)
-        raise InputError(field_name, f"{folder} has the metrics {metrics}; give a run with --metrics {family}.")
+        raise InputError(
+            field_name, f"{folder} has the metrics {metrics}; give a run with {spelled('metrics', family)}."
+        )
     return settings
 
 
@@ -72,7 +75,7 @@ def check_same_precision(
             field_name,
             f"{display_name(after.model.name)} was measured in {after.model.dtype}, and "
             f"{display_name(before.model.name)} in {old}, so that rounding alone changes answers; measure it again "
-            f"with --dtype {old}.",
+            f"with {spelled('model.dtype', old)}.",
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
@@ -132,7 +133,7 @@ def check_has_weights(measured: MeasureSettings) -> None:
     """Raise InputError if the measured model has no weights here, which its divergence needs."""
     missing = family_config(measured, GENERATION_BIAS).open_model().without_weights
     if missing:
-        raise InputError("value", f"divergence: {missing} Label by --value bias_value.")
+        raise InputError("value", f"divergence: {missing} Label by {spelled('value', 'bias_value')}.")
 
 
 @lru_cache(maxsize=4)  # a sweep labels the same responses by several thresholds

@@ -8,6 +8,7 @@ from typing import Any
 
 from peft import LoraConfig
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.metrics.generation_bias.engine.spread import headline_of
@@ -41,14 +42,16 @@ from evenhand.recipes.settings import (
     family_config,
     settings_of_methods,
 )
-from evenhand.recipes.sweep.points import write_report
+from evenhand.recipes.sweep.points import report_so_far, write_report
 from evenhand.recipes.tune import tune
 
 log = logging.getLogger("evenhand")
 
+TITLE = "Generation bias before and after tuning"  # of the report
+
 
 def loop(settings: LoopSettings) -> None:
-    """Run every unfinished stage, then write and print the report of all methods side by side.
+    """Run every unfinished stage; write the report of all methods side by side after each, and print it at the end.
 
     Raises:
         InputError: a stage cannot be run, or every method was rejected.
@@ -60,9 +63,8 @@ def loop(settings: LoopSettings) -> None:
     points = []
     for method in dict.fromkeys(settings.methods):
         points += plan_points(settings, method, lambda name, command, stage: settings.output_dir / name)
-    refused = run_points(points, settings)
-    title = "Generation bias before and after tuning"
-    processes.on_rank_zero(lambda: write_report(title, settings, points, refused))
+    refused = run_points(points, settings, on_finished=report_so_far(TITLE, settings, points))
+    processes.on_rank_zero(lambda: write_report(TITLE, settings, points, refused))
 
 
 def run_points(
@@ -206,7 +208,7 @@ def check_shows_bias(folder: Path) -> None:
             "model",
             f"the base model {shows}: pooled FGB* is {score_text(pooled)} ({display_name(str(folder))}), so that no "
             "reduction can be shown. Measure with more prompts (measure.prompts.descriptors, answers_per_cell), or "
-            "tune the model anyway with --allow_no_bias true.",
+            f"tune the model anyway with {spelled('allow_no_bias', 'true')}.",
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import FACTS, Facts, Finding, write_facts
 from evenhand.evaluation.files import json_sha256, write_text
@@ -71,8 +72,9 @@ SCORING = (
     f"{GENERATION_BIAS}.corpus",
     f"{GENERATION_BIAS}.repeated_rows",
 )
-LINK = Link("all responses", RESPONSES_PAGE)
+LINK = Link("answers, person by person", RESPONSES_PAGE)
 SCREEN = "screen"  # the family that `--screen` measures first
+REST_MEASURED = "What needs no styles is in {}."
 SHARE_OF_FIRST = 0.1  # of the people, who may get more answers after a screen
 
 
@@ -176,7 +178,7 @@ def typed_command() -> list[str] | None:
 def _check_read(folder: Path) -> None:
     """Raise InputError if a style classifier could not read the responses of a finished run."""
     for name, fault in read_unread(folder).items():
-        raise InputError(f"generation_bias.{name}", f"{words(fault)} What needs no styles is in {folder}.")
+        raise InputError(f"generation_bias.{name}", f"{words(fault)} {REST_MEASURED.format(folder)}")
 
 
 def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Mapping[str, Json]) -> None:
@@ -248,7 +250,7 @@ def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: 
         return ""
     if not responses.exists() or not all(name.removeprefix("inputs.").startswith(SCORING) for name in changed):
         return ""
-    return f", there with --responses {responses} to score its responses again"
+    return f", there with {spelled('responses', str(responses))} to score its responses again"
 
 
 def _finish(store: Store | None, settings: MeasureSettings, scores: Sequence[BiasScore], *, show: bool) -> None:
@@ -330,6 +332,6 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
         texts = answers[side].table[columns.RESPONSE].to_numpy()
         sides[side] = ShownAnswers(texts, answer_labels(run, answers[side]))
     prompts = next(iter(answers.values())).table
-    page = answers_html("All answers", subtitle, prompts, sides, first=named_people(runs.values()))
+    page = answers_html("Answers", subtitle, prompts, sides, first=named_people(runs.values()))
     write_text(folder / RESPONSES_PAGE, page)
     return folder / RESPONSES_PAGE

@@ -13,6 +13,7 @@ from pydantic import Field, create_model, model_validator
 from pydantic_settings import CliPositionalArg
 
 from evenhand.evaluation import metrics as families
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.kinds import has_weights, model_kind
@@ -43,6 +44,7 @@ from evenhand.evaluation.settings import (
 from evenhand.mitigation import methods
 from evenhand.mitigation.methods import NoSettings, load_method, method_class
 from evenhand.mitigation.settings import Positive, TuningSettings
+from evenhand.recipes.configs import command_of, shipped
 
 if TYPE_CHECKING:  # slow to import
     from evenhand.evaluation.data.readers.labelled_texts import LabelledTexts
@@ -185,6 +187,7 @@ class Measurement(SharedGroups, FamilyGroups):
     @model_validator(mode="after")
     def _check_families(self) -> Self:
         kind = model_kind(self.model)
+        self._check_no_config()
         for name in self.metrics:
             if name not in FAMILIES:
                 raise unknown_name("metrics", name, FAMILIES)
@@ -192,10 +195,12 @@ class Measurement(SharedGroups, FamilyGroups):
                 raise InputError("model.system_prompt", f"{name} does not use it; measure {name} without it.")
             needed = Access.WEIGHTS if self.capabilities else FAMILIES[name].NEEDS
             if needed not in kind.access(self.model):
+                fix = "load the model"
+                if needed == Access.LIKELIHOODS:
+                    fix += f", or give {spelled('model.tokenizer')}, the model's, with a server that has them"
                 raise InputError(
                     kind.SETTING,
-                    f"{', '.join(self.capabilities) or name} needs {needed} of {self.model.address}; load the model, "
-                    f"or, for {Access.LIKELIHOODS}, give --model.tokenizer, the model's, with a server that has them.",
+                    f"{', '.join(self.capabilities) or name} needs {needed} of {self.model.address}; {fix}.",
                 )
         if self.capabilities and GENERATION_BIAS not in self.metrics:
             raise InputError(
@@ -203,6 +208,12 @@ class Measurement(SharedGroups, FamilyGroups):
             )
         self._set_groups()
         return self
+
+    def _check_no_config(self) -> None:
+        """Raise InputError if the model's name is the name of a shipped config, and of no folder."""
+        name = self.model.name
+        if self.has_weights and name in shipped() and not Path(name).exists():
+            raise InputError("model", f"{name!r} is no model but a shipped config; run `{command_of(name)}`.")
 
     def _set_groups(self) -> None:
         """Set the groups of settings of the families that are measured, and no others."""
@@ -310,7 +321,7 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
         used = [] if self.method is None else [self.method]
         unused = settings_of_methods(self).keys() - settings_of_methods(self, used).keys()
         if unused:
-            raise InputError(min(unused), f"the method is not {self.method}; give --method, or omit its settings.")
+            raise InputError(min(unused), f"the method is not {self.method}; give it, or omit its settings.")
         if self.method is not None:
             load_method(self.method)  # raises for an unknown one
             if self.responses:
@@ -801,8 +812,8 @@ def family_config(settings: MeasureSettings, family: str, *, for_comparisons: bo
     if not settings.model.name and not settings.write_prompts and FAMILIES[family].USES_MODEL:
         raise InputError(
             "model",
-            "none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed "
-            "(`evenhand loop`: --config loop), whose small models ship with Evenhand.",
+            f"none is given; give {spelled('model', 'NAME')}, a Hugging Face id or a folder, or begin with --config "
+            "testbed (`evenhand loop`: --config loop), whose small models ship with Evenhand.",
         )
     wrap_model = None
     if settings.method is not None:

@@ -78,6 +78,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
         responses = read_answers(folder)
         rows, share_cut = _rows(settings, method, responses, partial(render_contexts, base))
         callbacks = _callbacks(base, responses.table, method.control_tag, config, settings)
+        store.tracker.start()  # before TRL, which would open another run
         with store.step("training"):
             result = TUNERS[method.tuner](
                 base,

@@ -14,8 +14,9 @@ from evenhand.evaluation import metrics as families
 from evenhand.evaluation.data.readers.prompt_files import read_prompts
 from evenhand.evaluation.data.readers.response_files import prompts_from_responses, read_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.doors import SHORT_NAMES
 from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
-from evenhand.recipes.command_line import MAX_NEW_TOKENS, SHORT_NAMES, SIZE, parse, positional, settings_in
+from evenhand.recipes.command_line import MAX_NEW_TOKENS, SIZE, parse, positional, settings_in
 from tests.measured_runs import write_measured
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,10 +1,7 @@
 """The examples of docs/extending.md run as they stand on the page, from a folder of the user's own."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -96,21 +93,14 @@ def test_the_family_of_the_page_is_measured_compared_and_planned(examples, comma
     assert "word_share.data: none is given" in done.stderr and not (tmp_path / "unasked" / "report.html").exists()
 
 
-def test_the_command_of_the_page_is_run_and_in_the_help(examples, tmp_path):
-    """In processes of their own, because the commands are found when Evenhand is imported."""
+def test_the_command_of_the_page_is_run_and_in_the_help(examples, commands, tmp_path):
     (tmp_path / "run").mkdir()
     pd.DataFrame({"descriptor": ["tall", "deaf", "deaf"]}).to_parquet(tmp_path / "run" / "prompts.parquet")
-    environment = os.environ | {"EVENHAND_PATH": str(examples), "PYTHONPATH": str(ROOT)}
-
-    def run(*arguments):
-        command = [sys.executable, "-m", "evenhand", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
-
-    done = run("people", "run", "--at_least", "2", "--quiet")
-    assert (done.returncode, done.stdout.split()[-2:]) == (0, ["deaf", "2"]), done.stderr
-    assert "Count the answers that a run has" in run("--help").stdout
-    wrong = run("people", "run", "--at_leest", "2")
-    assert wrong.returncode == 2 and "--at_least" in wrong.stderr
+    done = commands.run("people", "run", "--at_least", "2", "--quiet", cwd=tmp_path, own=examples)
+    assert done.stdout.split()[-2:] == ["deaf", "2"]
+    assert "Count the answers that a run has" in commands.run("--help", cwd=tmp_path, own=examples).stdout
+    wrong = commands.start("people", "run", "--at_leest", "2", cwd=tmp_path, own=examples)
+    assert wrong.wait() == 2 and "--at_least" in wrong.stderr
 
 
 def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """The notebooks run from the first cell to the last, and none is committed with what a run put into it."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -13,6 +14,8 @@ NotebookClient = pytest.importorskip("nbclient", reason="needs nbclient (pip ins
 pytest.importorskip("ipykernel", reason="needs ipykernel (pip install '.[test]')")
 pytestmark = pytest.mark.slow
 COMMAND = "{sys.executable} -m evenhand"  # which would import everything anew
+# A kernel that is a fork of a process that has imported everything, as the commands are.
+KERNEL = "from ipykernel.kernelapp import launch_new_instance; launch_new_instance(['-f', '{connection_file}'])"
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
@@ -28,8 +31,13 @@ def test_it_is_committed_without_outputs_and_runs(file, commands, tmp_path, monk
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-    patience = {"timeout": PATIENCE, "startup_timeout": PATIENCE, "iopub_timeout": PATIENCE}
-    NotebookClient(notebook, **patience, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    kernel = tmp_path / "jupyter" / "kernels" / "forked" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    arguments = [str(tmp_path / "evenhand"), "-c", KERNEL]
+    kernel.write_text(json.dumps({"argv": arguments, "display_name": "forked", "language": "python"}), encoding="utf-8")
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    options = {"timeout": PATIENCE, "startup_timeout": PATIENCE, "iopub_timeout": PATIENCE, "kernel_name": "forked"}
+    NotebookClient(notebook, **options, resources={"metadata": {"path": str(tmp_path)}}).execute()
     for cell in code:  # a command that fails does not stop a notebook
         output_text = "".join(output.get("text", "") for output in cell.outputs)
         assert not re.search(r"^evenhand( \w+)?: |^Traceback", output_text, re.M), output_text

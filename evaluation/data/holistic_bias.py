@@ -8,6 +8,7 @@ of four JSON files. `generate_prompts` returns the same rows as the upstream gen
 import json
 from collections.abc import Iterator
 from dataclasses import Field, astuple
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
@@ -19,7 +20,7 @@ from pydantic.dataclasses import dataclass
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.downloads import fetch_pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import files_sha256, read_text
+from evenhand.evaluation.files import files_sha256, read_text, unique_keys
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.untrusted_text import clean_name
 
@@ -185,17 +186,23 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
         InputError: the name is unknown, a download fails or has the wrong SHA-256, or an entry is invalid.
     """
     folder = _taxonomy_folder(source)
-    paths = [folder / file for file in FILES]
-    hashed = {path.name: path for path in paths}
-    axes: _Descriptors = _read_json(paths[0], _Descriptors)
-    genders: _Nouns = _read_json(paths[1], _Nouns)
-    templates: _Templates = _read_json(paths[2], _Templates)
-    phrases: _Phrases = _read_json(paths[3], _Phrases)
+    paths = {file: folder / file for file in FILES}
     if source == "more":
-        further = [MORE / file for file in FILES[:2]]
-        hashed |= {f"more/{path.name}": path for path in further}
-        more_axes: _Descriptors = _read_json(further[0], _Descriptors)
-        more_genders: _Nouns = _read_json(further[1], _Nouns)
+        paths |= {f"more/{file}": MORE / file for file in FILES[:2]}
+    texts = [(str(path), read_text(path, "prompts.dataset")) for path in paths.values()]
+    return _parse_taxonomy(tuple(texts), files_sha256(paths))
+
+
+@lru_cache(maxsize=4)
+def _parse_taxonomy(files: tuple[tuple[str, str], ...], sha256: str) -> Taxonomy:
+    """Return the taxonomy of the paths and texts of its files, which is parsed once for all runs of a loop."""
+    axes: _Descriptors = _parse_json(files[0], _Descriptors)
+    genders: _Nouns = _parse_json(files[1], _Nouns)
+    templates: _Templates = _parse_json(files[2], _Templates)
+    phrases: _Phrases = _parse_json(files[3], _Phrases)
+    if len(files) > len(FILES):  # the edition "more"
+        more_axes: _Descriptors = _parse_json(files[4], _Descriptors)
+        more_genders: _Nouns = _parse_json(files[5], _Nouns)
         axes |= {axis: axes.get(axis, {}) | buckets for axis, buckets in more_axes.items()}
         genders |= {gender: [*genders.get(gender, []), *pairs] for gender, pairs in more_genders.items()}
     descriptor_rows = [
@@ -211,13 +218,14 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
     phrase_rows = [
         {"axis": axis} | _options(entry, "noun_phrase") for axis, entries in phrases.items() for entry in entries
     ]
-    descriptors: tuple[Descriptor, ...] = checked(tuple[Descriptor, ...], descriptor_rows, str(paths[0]))
+    paths = [path for path, _ in files]
+    descriptors: tuple[Descriptor, ...] = checked(tuple[Descriptor, ...], descriptor_rows, paths[0])
     taxonomy = Taxonomy(
         descriptors=descriptors,
-        nouns=checked(tuple[Noun, ...], noun_rows, str(paths[1])),
-        templates=checked(tuple[Template, ...], template_rows, str(paths[2])),
-        standalone=checked(tuple[Standalone, ...], phrase_rows, str(paths[3])),
-        sha256=files_sha256(hashed),
+        nouns=checked(tuple[Noun, ...], noun_rows, paths[1]),
+        templates=checked(tuple[Template, ...], template_rows, paths[2]),
+        standalone=checked(tuple[Standalone, ...], phrase_rows, paths[3]),
+        sha256=sha256,
     )
     for entry in descriptors:
         if entry.gender is not None and entry.gender not in genders:
@@ -364,17 +372,11 @@ def _fill_pattern(pattern: str, article: str, noun: str) -> str:
     return pattern.replace("{article}", article).replace("{noun}", noun).lstrip()
 
 
-def _read_json(path: Path, kind: type) -> Any:
-    """Return the content of a JSON file, checked to be of a type; InputError if it is not, or has a key twice."""
-
-    def check_unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        if len(dict(pairs)) < len(pairs):
-            raise ValueError(f"one of the keys {', '.join(key for key, _ in pairs)} occurs twice")
-        return dict(pairs)
-
-    text = read_text(path, "prompts.dataset")
+def _parse_json(file: tuple[str, str], kind: type) -> Any:
+    """Return the content of a JSON file, its path and text, checked to be of a type; InputError if a key is twice."""
+    path, text = file
     try:
-        content = json.loads(text, object_pairs_hook=check_unique_keys)
+        content = json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise InputError(path, f"is not readable as JSON in UTF-8 ({error}); correct it.") from None
-    return checked(kind, content, str(path))
+    return checked(kind, content, path)

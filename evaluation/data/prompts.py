@@ -247,12 +247,17 @@ def with_id_columns(table: pd.DataFrame, ids: Sequence[str], personas: Sequence[
     return pd.concat([pd.DataFrame({columns.PROMPT_ID: ids, columns.PERSONA: personas}), rest], axis=1)
 
 
-def require_columns(columns: Collection[object], wanted: Iterable[str], purpose: str) -> None:
-    """Raise `InputError` if some of the wanted columns are missing; the message begins with `purpose`."""
+def require_columns(
+    columns: Collection[object], wanted: Iterable[str], purpose: str, header: Collection[object] | None = None
+) -> None:
+    """Raise `InputError` if some of the wanted columns are missing; the message begins with `purpose`.
+
+    `header` has the columns' names in the file; None: they have the same names.
+    """
     missing = [repr(name) for name in dict.fromkeys(wanted) if name not in columns]
     if missing:
         subject = f"column {missing[0]} is" if len(missing) == 1 else f"columns {', '.join(missing)} are"
-        listed = ", ".join(map(str, columns)) or "none"
+        listed = ", ".join(map(str, columns if header is None else header)) or "none"
         raise InputError(purpose, f"{subject} missing; the columns are: {listed}.")
 
 

@@ -26,6 +26,7 @@ from evenhand.evaluation.data.readers.table_files import (
     read_json_rows,
 )
 from evenhand.evaluation.data.winobias import winobias_files, winobias_rows
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import load_yaml, read_yaml
 
@@ -82,7 +83,7 @@ def resolve_pairs_file(source: str) -> Path:
         InputError: `source` is neither a known set nor a file, or the download fails.
     """
     if source in SETS:
-        fix = "give the path of the file with --sentence_pairs.pairs."
+        fix = f"give the path of the file with {spelled('sentence_pairs.pairs')}."
         name = "crows_pairs_anonymized.csv"
         url = CROWS_PAIRS
         sha256 = CROWS_PAIRS_SHA256
@@ -119,7 +120,8 @@ def read_sentence_pairs(path: Path, listed: Mapping[str, str] | None = None) -> 
     rows = winobias_rows(path)
     if rows is None:
         rows = stereoset_rows(path)
-    content = read_columns(path, "sentence pairs", known=spelled - {""}) if rows is None else columns_of(rows)
+    known = {*spelled, *(listed or {}).values()} - {""}
+    content = read_columns(path, "sentence pairs", known=known) if rows is None else columns_of(rows)
     if not content:
         raise InputError(path, "is empty; give a file with a row for each pair.")
     names = _resolve_columns(path, list(content), listed or {})
@@ -322,6 +324,6 @@ def _resolve_columns(path: Path, present: list[str], listed: Mapping[str, str]) 
         raise InputError(
             path,
             f"has no column {missing[0]!r}, only {', '.join(present)}; name the columns by "
-            "--sentence_pairs.columns '{more: …, less: …}'.",
+            f"{spelled('sentence_pairs.columns', '{more: …, less: …}')}.",
         )
     return names

@@ -26,7 +26,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import LEVEL, BiasScore, Form, Signature, find_score, levels_of_run
-from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, Access, AnyPath, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
 ACCURACY = "answer_accuracy"
@@ -91,6 +91,7 @@ class AnswerAccuracy(Family):
     """Scores of the model's choices after the same questions by different people."""
 
     Settings = Settings
+    NEEDS = Access.LIKELIHOODS
     USES_SYSTEM_PROMPT = True
     FORMATS = (
         Format(ACCURACY, "right answers", "Share of questions with the right choice.", **POINTS),
@@ -116,8 +117,8 @@ class AnswerAccuracy(Family):
             raise InputError("prompts.cues", "none is given; give one or more, such as [earlier_turn, profile].")
         questions = read_questions(config.settings)
         model = config.open_model()
-        if model.without_weights:
-            raise InputError("answer_accuracy", model.without_weights)
+        if model.without_likelihoods:
+            raise InputError("answer_accuracy", model.without_likelihoods)
         return {
             **model.identity(),
             "dataset": taxonomy_sha256(config.prompts),
@@ -147,6 +148,7 @@ class AnswerAccuracy(Family):
         pairs = pd.concat([table[[columns.TEXT, columns.PERSONA]]] * len(CHOICES), ignore_index=True)
         pairs[columns.RESPONSE] = [choice for column in CHOICES for choice in table[column]]
         scores = store.rows("likelihoods", pairs, model.log_likelihood, unit="likelihoods")[columns.LOG_LIKELIHOOD]
+        model.close()
         per_character = scores.to_numpy() / [max(1, len(choice)) for choice in pairs[columns.RESPONSE]]
         first, second = np.split(per_character, 2)
         is_known = np.isfinite(first) & np.isfinite(second)

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from evenhand.evaluation.data.readers.answers import FILTER_REASONS
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.request_parameters import RejectedRequest
 
@@ -188,7 +189,8 @@ def _after_first_failures(
             raise InputError(
                 "model.server",
                 f"{name}: {n_failed} of the first {n_done} requests failed, the last with “{failures[-1]}”; see the "
-                "server's log. If the answers are whole, collect them in a file, and give it as --responses.",
+                "server's log. If the answers are whole, collect them in a file, and give it as "
+                f"{spelled('responses')}.",
             )
     if held:
         yield list(held), list(held.values())

@@ -30,6 +30,7 @@ from transformers.utils.hub import cached_file
 from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation.compat import config_values
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.hub import gated_message, is_gated
 from evenhand.evaluation.models.activation import invocation_of
@@ -269,8 +270,8 @@ def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterat
         if is_gated(error):
             raise InputError("model", gated_message(hub_repository(model.name) or model.name)) from None
         if is_gguf(model.name):
-            why = f"{first_line(error)}; download it again, or serve it by llama-server and give --model.server"
-            raise InputError("model", f"transformers cannot read {model.name}: {why}.") from None
+            fix = f"download it again, or serve it by llama-server and give {spelled('model.server')}"
+            raise InputError("model", f"transformers cannot read {model.name}: {first_line(error)}; {fix}.") from None
         raise InputError("model", f"{failure}: {first_line(error)}{hint}") from None
 
 

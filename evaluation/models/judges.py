@@ -344,11 +344,11 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
         option = whole[1].upper()
         return option if option in options else None
     pairs = [rf"{option}\s*[^\w\s]\W*(?i:{re.escape(label)})\b" for option, label in zip(options, labels, strict=False)]
-    n_listed = sum(re.search(rf"(?:^|[\n,;])\W*{pair}", text) is not None for pair in pairs)
+    n_listed = sum(re.search(rf"(?:^|[\n,;])\W{{0,9}}{pair}", text) is not None for pair in pairs)
     for option, pair in zip(options, pairs, strict=False):
         if n_listed == 1 and re.match(rf"\W*{pair}", text):
             return option
-    marked = r"\*\*\W*([A-Z0-9])\W*\*\*|\(([A-Z0-9])\)|\[([A-Z0-9])\]|\bboxed\{([A-Z0-9])\}"
+    marked = r"\*\*\W{0,9}([A-Z0-9])\W{0,9}\*\*|\(([A-Z0-9])\)|\[([A-Z0-9])\]|\bboxed\{([A-Z0-9])\}"
     not_second = r"(?<![A-Z0-9], )(?<![A-Z0-9][,/&+])(?<![A-Z0-9] [/&+] )"  # of several: "A, B", "A/B", "A & B"
     ends = rf"(?<!\bor )(?<!\bnor )(?<!\band )(?<!\bnot ){not_second}(?<![\w'’])([A-Z0-9])[^\w\n]*(?=\n|$)"
     found = {next(filter(None, match.groups())) for match in re.finditer(marked, text)}
@@ -358,7 +358,7 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
     # Such as "B. The text …" and "The best option is B because …".
     begins = r"^\W*([A-Z])[.):](?=\s)"
     after = r"(?=[.,;:)]| because\b| since\b)"
-    named = rf"(?i:\b(?:answer|option|choice|letter|label))(?: is)?(?: option)?:?\s+\W*([A-Z]){after}"
+    named = rf"(?i:\b(?:answer|option|choice|letter|label))(?: is)?(?: option)?:?\s+\W{{0,9}}([A-Z]){after}"
     for first in (named, begins)[: 1 if n_listed > 1 else 2]:  # a list of all options begins with the first one
         found = found or set(re.findall(first, text)[:1])
     return found.pop() if len(found) == 1 and found <= set(options) else None

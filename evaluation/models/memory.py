@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import torch
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.hub import hub, offline_reason
 from evenhand.evaluation.models.checkpoints import resolve_device, split_adapter
@@ -66,10 +67,11 @@ def remedy(model: CheckpointSettings, dtype: str) -> str:
     """Return what to give for a model that does not fit into memory."""
     fixes = []
     if dtype == "float32":
-        fixes.append("--dtype bfloat16 for half of it")
+        fixes.append(f"{spelled('model.dtype', 'bfloat16')} for half of it")
     if model.quantization is None and not is_gguf(model.name):
-        fixes.append("--model.quantization 4bit for an eighth of float32")
-    fixes += ["a smaller model", "another --device", "or serve it elsewhere and give --server"]
+        fixes.append(f"{spelled('model.quantization', '4bit')} for an eighth of float32")
+    fixes += ["a smaller model", f"another {spelled('model.device')}"]
+    fixes.append(f"or serve it elsewhere and give {spelled('model.server')}")
     return f"give {', '.join(fixes)}"
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from evenhand.evaluation.data.language.reasoning import strip_reasoning
 from evenhand.evaluation.data.readers.answers import FILTER, Answer
+from evenhand.evaluation.doors import MAX_NEW_TOKENS, spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json, JsonObject
 
@@ -241,10 +242,11 @@ def turn_off_thinking(
 
 def unfinished_message(name: str) -> str:
     """Return the problem of a model whose answers end within its reasoning."""
+    effort = spelled("model.request", "{reasoning_effort: none}")
+    template = spelled("model.request", "{chat_template_kwargs: {enable_thinking: false}}")
     return (
-        f"{name}: the model thinks, and max_new_tokens ends within its reasoning. Turn it off by "
-        "--model.request '{reasoning_effort: none}' or '{chat_template_kwargs: {enable_thinking: false}}', or allow "
-        "more tokens by --decoding.arguments '{max_new_tokens: 4000}'."
+        f"{name}: the model thinks, and max_new_tokens ends within its reasoning. Turn it off by {effort} or "
+        f"{template}, or allow more tokens by {spelled(MAX_NEW_TOKENS, '4000')}."
     )
 
 

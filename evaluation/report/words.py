@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import (
@@ -77,6 +78,7 @@ def _macros(*templates: Path) -> "list[TemplateModule]":
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    environment.globals["spelled"] = spelled
     environment.filters.update(
         sentence=lambda finding: sentence(finding, *templates),
         value_text=value_text,

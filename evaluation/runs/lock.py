@@ -8,6 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, explain_full_disk, writes_checked
 from evenhand.evaluation.runs.results import LOCK, TRACKERS
@@ -40,7 +41,8 @@ def run_lock(folder: Path, list_result: Callable[[Path], None] = lambda path: No
     except OSError as error:
         raise InputError(
             folder,
-            f"cannot be written ({error.strerror or error}); choose another --output_dir, or allow writing there.",
+            f"cannot be written ({error.strerror or error}); choose another {spelled('output_dir')}, or allow writing "
+            "there.",
         ) from None
     try:
         with explain_full_disk(folder):
@@ -52,7 +54,7 @@ def run_lock(folder: Path, list_result: Callable[[Path], None] = lambda path: No
                 raise InputError(
                     "output_dir",
                     f"{folder} was deleted while this command worked in it, and perhaps another one works "
-                    "in it now; nothing more was written. Give another --output_dir, or the command again.",
+                    f"in it now; nothing more was written. Give another {spelled('output_dir')}, or the command again.",
                 )
             list_result(path)
 

@@ -125,7 +125,7 @@ def public_files(folder: Path, leave_out: Sequence[str] = ()) -> dict[str, Path 
     facts_file = folder / FACTS
     facts = read_json(facts_file, "upload") if facts_file.exists() else {}
     if not isinstance(facts, dict):
-        raise InputError("upload", f"{facts_file} contains no facts on a tuning; give --upload all, or scores.")
+        raise InputError("upload", f"{facts_file} contains no facts on a tuning; set upload to all or scores.")
     has_texts = any(value not in (None, "", {}, []) for value in _private_values(facts))
     files: dict[str, Path | str] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

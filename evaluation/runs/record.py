@@ -8,6 +8,7 @@ to the folder, so that a folder of runs can be moved.
 import json
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
@@ -170,7 +171,13 @@ def _checked_record(record: dict[str, Any], path: Path, field: str) -> RunRecord
 
 def package_versions() -> dict[str, str]:
     """Return the installed version of each package that may affect the numbers of a run."""
-    return {name: version(name) for name in PACKAGES}
+    return {name: _version(name) for name in PACKAGES}
+
+
+@cache
+def _version(package: str) -> str:
+    """Return the installed version of a package, which takes a few milliseconds to find."""
+    return version(package)
 
 
 def commit() -> str | None:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import TEMPORARY, explain_full_disk, json_sha256, remove_temporary_files
 from evenhand.evaluation.json_values import Json, JsonObject
@@ -173,7 +174,9 @@ def _list_result(folder: Path, record: RunningRecord, known: Sequence[str], path
     if not is_result(name) or _is_listed(name, record["written"]):
         return
     if path.exists() and not _is_listed(name, known):
-        raise InputError("output_dir", f"{path} is no file of this run; move it, or give another --output_dir.")
+        raise InputError(
+            "output_dir", f"{path} is no file of this run; move it, or give another {spelled('output_dir')}."
+        )
     record["written"].append(name)
     write_record(folder, record)
 
@@ -234,7 +237,7 @@ def _check_same_run(folder: Path, earlier: RunRecord, identity: Mapping[str, obj
     lines = [f"{name} was {old.get(name)!r}, now {identity.get(name)!r}" for name in changed]
     if len(lines) > MAX_DIFFERENCES_SHOWN:
         lines[MAX_DIFFERENCES_SHOWN:] = [f"and {len(lines) - MAX_DIFFERENCES_SHOWN} more"]
-    fix = "Give another --output_dir"
+    fix = f"Give another {spelled('output_dir')}"
     if advice is not None:
         fix += advice(changed, folder)
     raise InputError(

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json, write_json
 from evenhand.evaluation.json_values import Json, JsonObject
@@ -89,7 +90,9 @@ class Store:
             log.warning("%s is damaged; computed again", path)
             return False
         if not run:
-            raise InputError("output_dir", f"{path} is no table of this run; move it, or give another --output_dir.")
+            raise InputError(
+                "output_dir", f"{path} is no table of this run; move it, or give another {spelled('output_dir')}."
+            )
         return run == self.fingerprint  # an earlier run of other settings may have stopped after its first table
 
     def read(self, name: str) -> pd.DataFrame:
@@ -205,6 +208,7 @@ class Store:
             raise ValueError(f"{name}: several items have the same key")
         missing = processes.on_rank_zero(lambda: _missing_keys(folder, items.index, self.fingerprint))
         mine = np.array_split(missing, processes.world_size())[processes.rank()]
+        self.tracker.start()
         if len(mine) or items.empty:  # a table without rows is computed, too, since `compute` knows its columns
             # Finished rows are not kept in memory: small tables between a model's large arrays fragment the memory.
             waiting: list[pd.DataFrame] = []

@@ -15,12 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import pandas as pd
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.files import write_text
@@ -66,14 +68,27 @@ class TrackedSettings(Protocol):
 
 @dataclass(frozen=True)
 class Tracker:
-    """A logger of a stage's numbers to W&B (`wandb_run`), or to nothing.
+    """A logger of a stage's numbers to W&B, or to nothing.
 
+    The W&B run is opened by `start`, or by what is logged first, so that a stage whose settings are refused opens none.
     Without `logs_responses`, W&B gets no prompts and no responses.
+
+    Attributes:
+        open_run: returns a new W&B run, or the continued one; None: nothing is logged.
     """
 
-    wandb_run: "wandb.Run | None" = None
+    open_run: "Callable[[], wandb.Run] | None" = None
     keeps_files: bool = False
     logs_responses: bool = False
+
+    @cached_property
+    def wandb_run(self) -> "wandb.Run | None":
+        """The W&B run, which is opened; None: nothing is logged."""
+        return None if self.open_run is None else self.open_run()
+
+    def start(self) -> None:
+        """Open the W&B run: all settings are checked, and long work begins."""
+        _ = self.wandb_run
 
     def log_scores(self, scores: Sequence[BiasScore]) -> None:
         """Log all scores in a table, overall scores in the summary, and the first HEADLINES overall scores in panels.
@@ -216,7 +231,7 @@ def start_tracking(
     name: str | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> Iterator[Tracker]:
-    """Yield the tracker that `config.report_to` selects; the W&B run ends with the block.
+    """Yield the tracker that `config.report_to` selects; the W&B run, if the tracker opened one, ends with the block.
 
     A job that is started again in the same folder continues the W&B run of this folder.
 
@@ -235,18 +250,25 @@ def start_tracking(
     logs_responses = config.upload in WITH_RESPONSES
     if not logs_responses:
         recorded = public_values(recorded)
-    run = _wandb_run(job, config.output_dir, group, name or _name(config.output_dir, group, job), recorded)
+    opened: list[wandb.Run] = []
+
+    def open_run() -> "wandb.Run":
+        run_name = name or _name(config.output_dir, group, job)
+        opened.append(_wandb_run(job, config.output_dir, group, run_name, recorded))
+        return opened[0]
+
+    keeps_files = config.upload in ("adapters", "all") and _wandb_mode() != "disabled"
     failed = True
     try:
-        keeps_files = config.upload in ("adapters", "all") and not run.disabled
-        yield Tracker(wandb_run=run, keeps_files=keeps_files, logs_responses=logs_responses)
+        yield Tracker(open_run, keeps_files=keeps_files, logs_responses=logs_responses)
         failed = False
     finally:
-        run.finish(exit_code=int(failed))
-        if run.offline:
-            _offline_runs.append(Path(run.dir).parent)
-        elif not run.disabled:
-            log.info("W&B: %s", run.url)
+        for run in opened:
+            run.finish(exit_code=int(failed))
+            if run.offline:
+                _offline_runs.append(Path(run.dir).parent)
+            elif not run.disabled:
+                log.info("W&B: %s", run.url)
 
 
 def destinations(config: TrackedSettings) -> str:
@@ -322,7 +344,8 @@ def _wandb_mode() -> Mode:
     except (ValueError, Error) as error:
         raise InputError(
             "report_to",
-            f"W&B cannot use the key in WANDB_API_KEY ({first_line(error)}); set it again, or give --report_to none.",
+            f"W&B cannot use the key in WANDB_API_KEY ({first_line(error)}); set it again, or give "
+            f"{spelled('report_to', 'none')}.",
         ) from None
 
 

@@ -86,7 +86,7 @@ class Estimate:
         """The two-sided p-value, by Student's t, of the true value 0; None if nothing varies within cells."""
         if not self.noise > 0:
             return None
-        return float(2 * scipy.stats.t.sf(abs(self.value) / self.standard_error, self.freedom))
+        return float(2 * scipy.special.stdtr(self.freedom, -abs(self.value) / self.standard_error))
 
 
 @dataclass(frozen=True)

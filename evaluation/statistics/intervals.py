@@ -61,7 +61,7 @@ def student_quantile(freedom: float, tail: float = TAILS[1]) -> float:
     >>> round(student_quantile(1), 3)
     12.706
     """
-    return float(scipy.stats.t.ppf(tail, freedom))
+    return float(scipy.special.stdtrit(freedom, tail))
 
 
 def mean_error(values: np.ndarray, strata: np.ndarray | None = None) -> tuple[float, int]:

@@ -7,7 +7,7 @@ simultaneous intervals of all pairwise differences.
 
 import numpy as np
 
-from evenhand.evaluation.statistics.intervals import student_quantile
+from evenhand.evaluation.statistics.intervals import ROUNDING, student_quantile
 
 PAIRS_AT_ONCE = 2_000
 MIN_TEMPLATES = 6  # with 3 or 5 templates and nobody different, drawn signs order somebody in up to 8 of 10 screens
@@ -21,7 +21,7 @@ def rank_intervals(
     With a probability of about 1 − `error`, the true ranks of all people lie within their intervals. Person e is surely
     above d if the interval of their difference excludes 0. The intervals of all pairs hold together: their common
     quantile is that of the largest absolute studentised difference when templates' signs are drawn at random
-    (`_critical`).
+    (`_critical`). Values that differ by a rounding error are equal.
 
     Args:
         values: (people, templates), one value of each person at each template; no NaN; at least two templates.
@@ -34,9 +34,11 @@ def rank_intervals(
     signs = _random_signs(n_templates, draws, seed)
     observed = np.zeros(len(first))
     largest = np.zeros(draws)
+    rounding = ROUNDING * max(1.0, float(np.abs(values).max(initial=0.0)))
     for start in range(0, len(first), PAIRS_AT_ONCE):
         pairs = slice(start, start + PAIRS_AT_ONCE)
         differences = values[first[pairs]] - values[second[pairs]]
+        differences[np.abs(differences) <= rounding] = 0.0
         observed[pairs], of_pairs = _observed_and_largest(differences, signs)
         largest = np.maximum(largest, of_pairs)
     critical = _critical(largest, error, len(first), n_templates)

@@ -50,7 +50,7 @@ def fit_prior(estimates: np.ndarray, variances: np.ndarray) -> Prior:
     edges = np.concatenate([[0.0], np.sqrt(grid[1:] * grid[:-1]), [np.inf]])
     with np.errstate(divide="ignore"):  # the variances of the normals in τ · t_ν are ν τ² / χ²_ν
         scaled = tau[:, None] ** 2 / edges
-        below = np.stack([scipy.stats.chi2.sf(freedom * scaled, freedom) for freedom in FREEDOMS])
+        below = np.stack([scipy.special.chdtrc(freedom, freedom * scaled) for freedom in FREEDOMS])
     mixtures = np.diff(below, axis=2)  # (ν, τ, variance)
     density = mixtures @ _normal_density(x, v + grid[:, None])  # (ν, τ, estimate)
     with np.errstate(divide="ignore"):  # a scale far too small has density 0

@@ -6,11 +6,19 @@ from typing import Any
 
 from evenhand.evaluation.errors import unknown_name
 
+COMMAND = "# $ "  # what a line with a command begins with
+
 
 def shipped() -> dict[str, Path]:
     """Return the shipped files by name: the files of this folder first, then of its subfolders."""
     folder = Path(__file__).parent
     return {file.stem: file for file in sorted(folder.rglob("*.yaml"), key=lambda file: (file.parent != folder, file))}
+
+
+def command_of(name: str) -> str:
+    """Return the command with which a shipped config begins."""
+    lines = shipped()[name].read_text(encoding="utf-8").splitlines()
+    return next(line.removeprefix(COMMAND).split("   #")[0] for line in lines if line.startswith(f"{COMMAND}evenhand "))
 
 
 def config_file(path: Path) -> Path:

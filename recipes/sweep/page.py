@@ -46,7 +46,6 @@ from evenhand.recipes.sweep.summary import (
     published_columns,
     setting_fields,
     setting_label,
-    summarise,
     swept_value_text,
 )
 from evenhand.recipes.sweep.threshold_figure import threshold_charts
@@ -79,8 +78,8 @@ HEADLINE_COSTS = ("relevance_kept", "relevance_to_person_kept", "response_perple
 
 def page(sweep: Sweep) -> Page:
     """Return the report of a loop's methods, or of an ablation's points."""
-    settings = summarise(sweep.points, sweep.swept)
-    rows = table_rows(settings)
+    settings = sweep.summary
+    rows = sweep.settings
     best = largest_reduction(rows)
     decodings = ", ".join(settings[DECODING].unique())
     removed_table = reduction_table(rows)
@@ -177,8 +176,10 @@ def _verdict(rows: Sequence[SettingRow], best: SettingRow, sweep: Sweep) -> str:
 
 
 def _warnings(rows: Sequence[SettingRow], sweep: Sweep) -> list[str]:
-    """Return warnings of rejected points, clusters whose bias rose, and models that need a tag."""
+    """Return warnings of points to come, rejected points, clusters whose bias rose, and models that need a tag."""
     warnings = []
+    if len(sweep.points) < sweep.n_points:
+        warnings.append(note("so_far", n=len(sweep.points), n_of=sweep.n_points))
     for reason, points in sweep.points[sweep.points["failed"] != ""].groupby("failed", sort=False):
         labels = (setting_label(row, sweep.points, sweep.swept) for row in table_rows(points))
         counts = {"n": len(points), "n_of": len(sweep.points)}

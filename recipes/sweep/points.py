@@ -6,7 +6,7 @@ The row of a point contains the reduction of bias and the costs of the reduction
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -24,8 +24,9 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headl
 from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.output import REPORT, present
-from evenhand.evaluation.report.page import Link
+from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.runs.private_texts import contains_text, stand_ins
+from evenhand.evaluation.runs.record import FINISHED, run_state
 from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.runs.tracking import WITH_RESPONSES, TrackedSettings, start_tracking
 from evenhand.evaluation.score import (
@@ -291,6 +292,25 @@ def point_config(point: Point) -> dict[str, object]:
     return config
 
 
+def report_so_far(
+    title: str, settings: LoopSettings | AblateSettings, points: Sequence[Point]
+) -> Callable[[Point], None]:
+    """Return a function to call with each finished point: it writes the files of the points that are finished so far.
+
+    Nothing is written after a point that was finished before this command, nor after the last: `write_report` follows.
+    """
+    unfinished = {point.comparison for point in points if run_state(point.comparison) != FINISHED}
+    finished: set[Path] = set()
+
+    def write(point: Point) -> None:
+        finished.add(point.comparison)
+        if point.comparison in unfinished and len(finished) < len(points):
+            so_far = [each for each in points if each.comparison in finished]
+            write_files(title, settings, so_far, {}, n_points=len(points), show=False)
+
+    return write
+
+
 def write_report(
     title: str, settings: LoopSettings | AblateSettings, points: Sequence[Point], refused: Mapping[Path, TuningRejected]
 ) -> None:
@@ -306,13 +326,7 @@ def write_report(
     if len(refused) == len(points):
         raise next(iter(refused.values()))
     folder = settings.output_dir
-    write_sweep(title, settings, points, refused)
-    sweep = read_sweep(folder)
-    pages = present(folder, {GENERATION_BIAS: page(sweep)}, write=True, show=True)
-    charts = threshold_charts(sweep.settings, sweep.swept)
-    files = [*pages, folder / f"{POINTS}.parquet"]
-    files += write_charts(folder, charts)
-    files += write_published_tables(folder, sweep)
+    sweep, pages, files = write_files(title, settings, points, refused, n_points=len(points), show=True)
     group = settings.group or folder.name
     public = public_sweep(settings, sweep)
     with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
@@ -326,8 +340,41 @@ def write_report(
         tracker.log_artifact(POINTS, "report", *files)
 
 
+def write_files(
+    title: str,
+    settings: LoopSettings | AblateSettings,
+    points: Sequence[Point],
+    refused: Mapping[Path, TuningRejected],
+    *,
+    n_points: int,
+    show: bool,
+) -> tuple[Sweep, dict[Path, Page], list[Path]]:
+    """Write the table of points, the report, the figures and the tables as published.
+
+    Args:
+        points: the points that have ended.
+        n_points: the number of all points, those to come included.
+        show: whether to print the report.
+
+    Returns:
+        The sweep, the pages of its report by their paths, and the paths of all files.
+    """
+    folder = settings.output_dir
+    write_sweep(title, settings, points, refused, n_points)
+    sweep = read_sweep(folder)
+    pages = present(folder, {GENERATION_BIAS: page(sweep)}, write=True, show=show)
+    files = [*pages, folder / f"{POINTS}.parquet"]
+    files += write_charts(folder, threshold_charts(sweep.settings, sweep.swept))
+    files += write_published_tables(folder, sweep)
+    return sweep, pages, files
+
+
 def write_sweep(
-    title: str, settings: LoopSettings | AblateSettings, points: Sequence[Point], refused: Mapping[Path, TuningRejected]
+    title: str,
+    settings: LoopSettings | AblateSettings,
+    points: Sequence[Point],
+    refused: Mapping[Path, TuningRejected],
+    n_points: int,
 ) -> None:
     """Write the table of points, and the file with the other contents of a `Sweep`; `read_sweep` reads both."""
     folder = settings.output_dir
@@ -355,6 +402,7 @@ def write_sweep(
         "n": None if fgb is None else fgb.n,
         "base_folder": str(points[0].before.output_dir),
         "people": people,
+        "n_points": n_points,
         "swept": swept,
         "notes": notes,
         "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in links],

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,8 @@ class Sweep:
     The columns THRESHOLD_COLUMNS are NaN if the point's method reads no labels. `classifier` is the name of the style
     classifier, and `n` the number of responses of a measurement; both are in the captions of tables. `base_folder`
     is the folder of the (first) measurement of the base model, as on the command line. `people` has a sentence for each
-    comparison: who is shown to be treated differently first of all, before and after.
+    comparison: who is shown to be treated differently first of all, before and after. `n_points` is the number of
+    points when all have ended; 0: as many as `points` has.
     """
 
     title: str
@@ -132,11 +134,17 @@ class Sweep:
     n: int | None = None
     base_folder: str = ""
     people: Sequence[str] = ()
+    n_points: int = 0
 
-    @property
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """The table of `summarise`, one row for each setting."""
+        return summarise(self.points, self.swept)
+
+    @cached_property
     def settings(self) -> list[dict[str, Any]]:
         """The rows of `summarise`, one for each setting."""
-        return table_rows(summarise(self.points, self.swept))
+        return table_rows(self.summary)
 
 
 def setting_fields(swept: Sequence[str]) -> list[str]:
@@ -226,13 +234,15 @@ def level_columns(points: pd.DataFrame) -> list[str]:
 
 def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float]:
     """Return the mean of a measure and the ends of its interval; NaN if undefined."""
-    rows = done[[name, f"{name}_low", f"{name}_high"]].astype(float)
-    values = rows[name].to_numpy()
+    values = done[name].to_numpy(dtype=float)
     if len(values) == 1:
-        mean, low, high = map(float, rows.iloc[0])
-        return mean, low, high
-    if len(values) == 0 or np.isnan(values).any():
-        return float(rows[name].mean()), math.nan, math.nan
+        low, high = (float(done[f"{name}_{end}"].to_numpy(dtype=float)[0]) for end in ("low", "high"))
+        return float(values[0]), low, high
+    is_defined = ~np.isnan(values)
+    if not is_defined.any():
+        return math.nan, math.nan, math.nan
+    if not is_defined.all():
+        return float(values[is_defined].mean()), math.nan, math.nan
     low, high = mean_interval(values) or (math.nan, math.nan)
     return float(values.mean()), low, high
 

@@ -22,6 +22,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.typing import LineStyleType
 
+from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.report.figures import INK, PAPER, WIDE, ZERO, new_chart, set_ticks, styled
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, tick_number
 from evenhand.recipes.sweep.published import COSTS
@@ -244,12 +245,12 @@ def legend_handles(
 def write_charts(folder: Path, charts: dict[str, Chart]) -> list[Path]:
     """Write each chart as PNG and PDF, on white; return the paths of the files."""
     files = []
-    folder.mkdir(parents=True, exist_ok=True)
     for name, chart in charts.items():
         for suffix, metadata in (("png", {}), ("pdf", {"CreationDate": None, "Creator": None, "Producer": None})):
             path = folder / f"{name}.{suffix}"
-            with matplotlib.rc_context({"pdf.fonttype": 42}):  # TrueType, so that the PDF's text can be edited
-                chart.savefig(path, dpi=200, facecolor="white", metadata=metadata)
+            editable = matplotlib.rc_context({"pdf.fonttype": 42})  # TrueType, so that the PDF's text can be edited
+            with editable, atomic_write(path) as temporary:
+                chart.savefig(temporary, format=suffix, dpi=200, facecolor="white", metadata=metadata)
             files.append(path)
     return files
 

@@ -128,7 +128,7 @@ def test_the_summary_of_a_tracker_has_what_each_family_found_and_no_texts():
         "bbq": Facts(undefined, Finding("unknown")),
     }
     summary = {}
-    Tracker(wandb_run=SimpleNamespace(summary=summary)).log_facts(facts)
+    Tracker(lambda: SimpleNamespace(summary=summary)).log_facts(facts)
     assert summary == {
         "generation_bias/verdict": "change_verdict",
         "generation_bias/people named": 1,

@@ -101,6 +101,16 @@ def test_a_field_that_the_trainer_has_not_or_that_is_ours_is_refused(tmp_path, f
         trainer(tmp_path, trainer=fields)
 
 
+@pytest.mark.parametrize(
+    ("batch_size", "warmup_ratio", "delay"),
+    [(8, 0.1, 2), (8, 0.0, 0), (64, 0.1, 0)],  # of 64 rows, the last is a training of one step
+)
+def test_the_weights_after_a_step_of_rate_0_are_no_candidates_for_the_best(tmp_path, batch_size, warmup_ratio, delay):
+    config = trainer(tmp_path, batch_size=batch_size, warmup_ratio=warmup_ratio, evaluations_per_epoch=8)
+    assert (config.eval_steps, config.eval_delay) == (1, delay)
+    assert trainer(tmp_path, trainer={"eval_delay": 5}).eval_delay == 5
+
+
 def test_contexts_are_held_out_whole():
     contexts = [f"c{index % 40}" for index in range(200)]
     rows = Dataset.from_dict({"context": contexts, "row": range(200)})

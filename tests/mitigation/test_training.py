@@ -14,7 +14,7 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback, TrainerState
 
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.models.generation import generate_responses
@@ -24,7 +24,7 @@ from evenhand.mitigation.bias_callback import MeasureCallback
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.methods.control_tags import ControlTags
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.mitigation.training import TuningResult, tune
+from evenhand.mitigation.training import TuningResult, last_checkpoint, tune
 from evenhand.mitigation.training_rows import TrainingRows, hold_out
 from tests.mitigation import tiny_dialogue
 
@@ -201,6 +201,13 @@ def test_early_stopping_keeps_the_best_weights(tmp_path):
     again = CountSteps()
     tune(tiny_base(), data, settings, tmp_path, callbacks=[again])
     assert again.steps == 0  # it had stopped for good
+
+
+def test_a_checkpoint_before_the_first_evaluation_after_the_base_is_whole(tmp_path):
+    state = TrainerState(global_step=1, max_steps=9, log_history=[{"step": 0, "eval_loss": 3.0}])
+    (tmp_path / "checkpoint-1").mkdir()
+    state.save_to_json(str(tmp_path / "checkpoint-1" / "trainer_state.json"))
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-1"
 
 
 def test_a_validation_loss_that_did_not_fall_is_a_warning(tmp_path, caplog):

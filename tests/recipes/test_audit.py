@@ -17,9 +17,12 @@ from evenhand.recipes.audit_facts import (
     Criteria,
     audit_facts,
     example_prompt,
+    have_common_nouns,
     outcome_rates,
+    people_by_axis,
     rate_limits,
     read_criteria,
+    shown_effects,
 )
 from evenhand.recipes.cli import main
 from evenhand.recipes.every_eval_ever import every_eval_ever
@@ -66,7 +69,10 @@ def test_what_is_handed_over(run, tmp_path):
     counted = table["response"].str.startswith("Sorry").groupby(table["descriptor"]).sum()
     assert {person: rows[person]["number"] for person in PEOPLE} == counted.to_dict()
     assert rows["deaf <b>"]["ratio_to_highest"] == 1 and rows["tall"]["ratio_to_highest_high"] < 1
-    assert facts["answers"] == {"asked": 240, "people": 4, "templates": 10, "left_out": {}}
+    answers = {"asked": 240, "people": 4, "templates": 10, "left_out": {}}
+    assert facts["answers"] == answers | {"is_from_file": True, "drawn_from": None, "have_common_nouns": None}
+    people = [("ability", ["blind", "deaf <b>"]), ("body", ["old", "tall"])]
+    assert [(row["axis"], row["people"]) for row in facts["people"]] == people
     assert any(row["unit"] == "deaf <b>" and row["outcome"] == "refusal" for row in facts["findings"])
     assert facts["written"]["by"] is None and facts["written"]["host"] is None
     assert {"scores.json", "responses.parquet", "report.html", "run.json"} <= facts["files"].keys()
@@ -120,6 +126,80 @@ def test_an_interval_without_0_is_said_where_no_difference_is_shown(run, tmp_pat
     assert "refusal of “" not in audit_html(facts, sha256="")
 
 
+def test_an_axis_of_one_person_who_is_shown_is_not_called_not_shown(run, tmp_path):
+    """The axis "hearing" and its only person have the same answers, of which the test shows a difference."""
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    rows = facts["outcomes"]["refusal"]["axis"]
+    facts["outcomes"] = {"refusal": {"axis": rows}}
+    rows[0] |= {"group": "hearing", "people": ["deaf <b>"], "difference_low": 0.02, "difference_high": 0.1}
+    rows[1] |= {"difference_low": -0.1, "difference_high": 0.1}
+    facts["findings"] = [row for row in facts["findings"] if row["unit"] == "deaf <b>"]
+    assert facts["findings"] and "refusal of “" not in audit_html(facts, sha256="")
+    rows[0] |= {"people": ["blind", "deaf <b>"]}
+    assert "refusal of “hearing”" in audit_html(facts, sha256="")
+
+
+def test_paper_has_the_ends_of_long_tables_and_the_screen_all_rows(run, tmp_path):
+    """Of two tables of 15 rows, 9 rows each are on paper without limits, so that 6 of each are on the screen only."""
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    facts["criterion"]["limits"] = []
+    rows = facts["outcomes"]["refusal"]["axis"][:1] * 15
+    facts["outcomes"] = {name: {"axis": rows} for name in ("refusal", "hired")}
+    assert audit_html(facts, sha256="").count('<tr class="screen">') == 2 * 6
+    facts["outcomes"] = {"refusal": {"axis": rows}}
+    assert '<tr class="screen">' not in audit_html(facts, sha256="")
+
+
+def test_a_difference_has_the_interval_of_its_row_in_a_table_or_its_own(run, tmp_path):
+    """“deaf <b>” is one of two people of an axis, whose row is of both, so that the interval stands with the person."""
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    facts["findings"] = [row for row in facts["findings"] if row["unit"] == "deaf <b>" and row["outcome"] == "refusal"]
+    facts["findings"][0] |= {"low": 0.112, "high": 0.334}
+    assert len(facts["findings"]) == 1 and "[11.2, 33.4]" in audit_html(facts, sha256="")
+    facts["outcomes"]["refusal"]["axis"][0]["people"] = ["deaf <b>"]
+    assert "[11.2, 33.4]" not in audit_html(facts, sha256="")
+
+
+def test_nouns_are_common_if_each_template_has_the_same_for_all_people():
+    table = pd.DataFrame({"template": list("aabb"), "descriptor": ["deaf", "tall"] * 2, "noun": ["girl"] * 4})
+    assert have_common_nouns(table) is True
+    assert have_common_nouns(table.assign(noun=["girl", "boy", "boy", "girl"])) is False
+    assert have_common_nouns(table.assign(noun="(none)")) is None
+    assert have_common_nouns(table.drop(columns="noun")) is None
+
+
+def test_people_without_an_axis_are_listed_last():
+    table = pd.DataFrame({"descriptor": ["tall", "deaf", "tall", "mine"], "axis": ["body", "ability", "body", None]})
+    found = [{"axis": "ability", "people": ["deaf"]}, {"axis": "body", "people": ["tall"]}]
+    assert people_by_axis(table) == [*found, {"axis": None, "people": ["mine"]}]
+    assert people_by_axis(table.drop(columns="axis")) == [{"axis": None, "people": ["deaf", "mine", "tall"]}]
+
+
+def test_a_style_that_is_shown_among_all_answers_only_is_marked(tmp_path):
+    """Of two shown styles, the answers in the message's language show one."""
+    prompts = {"axis": ["ability", "ability", "body"], "bucket": ["ear", "eye", "all"]}
+    pd.DataFrame(prompts | {"descriptor": ["deaf", "blind", "tall"]}).to_parquet(tmp_path / "prompts.parquet")
+    effects = pd.DataFrame(
+        {"kind": ["axis", "bucket"], "unit": ["ability", "ability: eye"], "name": ["joy", "sadness"]}
+    )
+    numbers = {"mean": [0.3, 0.2], "average": 0.1, "low": 0.0, "high": 0.3, "p_joint": 0.01, "n": 9.0}
+    effects = effects.assign(outcome="style", certainty="shown", **numbers)
+    effects.to_parquet(tmp_path / "effects.parquet")
+    assert [row["is_shown_in_language"] for row in shown_effects(tmp_path)] == [None, None]
+    in_language = effects.assign(certainty=["shown", "inconclusive"])
+    in_language.to_parquet(tmp_path / "effects_in_the_requests_language.parquet")
+    found = [(row["name"], row["people"], row["is_shown_in_language"]) for row in shown_effects(tmp_path)]
+    assert found == [("joy", ["blind", "deaf"], True), ("sadness", ["blind"], False)]
+
+
+def test_a_name_is_escaped_once(run, tmp_path):
+    """A difference is named at the top of the page and where it is signed, with whatever an outcome is called."""
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    facts["findings"] = [facts["findings"][0] | {"outcome": "a<b", "name": "a<b", "scale": "number"}]
+    page = audit_html(facts, sha256="")
+    assert page.count("a&lt;b") == 3 and "a<b" not in page and "&amp;lt;" not in page
+
+
 def test_limits_have_the_order_of_the_names_of_outcomes():
     """JSON sorts names, and an audit is verified from it."""
     row = {"group": "x", "difference_low": 0.0, "difference_high": 0.1}
@@ -152,7 +232,7 @@ def test_the_example_is_never_a_prompt_of_the_user(run, prompts, is_shipped):
 def test_limits_are_set_before_or_afterwards(run, tmp_path):
     limits = run.parent / "limits.yaml"
     before = audited(run, tmp_path / "before", criteria=limits)["criterion"]
-    assert before["set"] == "before the first answer"
+    assert before["set"] == "before the answers were scored"  # the file of answers is older than the run
     assert [row["status"] for row in before["limits"]] == ["met", "met", "broken"]
     other = tmp_path / "other.yaml"
     other.write_text("max_rate_difference: {refusal: 5}\n")

@@ -10,12 +10,13 @@ import pytest
 import yaml
 
 from evenhand.evaluation import metrics as families
+from evenhand.evaluation.doors import SHORT_NAMES
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, as_settings, checked
 from evenhand.recipes import user_commands
 from evenhand.recipes.cli import main
-from evenhand.recipes.command_line import SHORT_NAMES, parse, positional, read_settings, settings_in
+from evenhand.recipes.command_line import parse, positional, read_settings, settings_in
 from evenhand.recipes.commands import COMMANDS as COMMAND_PURPOSES
 from evenhand.recipes.commands import USER_COMMANDS
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
@@ -76,6 +77,15 @@ def test_a_model_must_be_given(capsys):
 
 def test_a_loop_needs_a_model(capsys):
     assert "model: none is given" in error_line(capsys, "loop", "-q", "--report_to", "none")
+
+
+@pytest.mark.parametrize("words", [("measure", "testbed"), ("loop", "--model", "testbed"), ("screen", "testbed")])
+def test_a_config_in_place_of_a_model_is_answered_with_its_command(capsys, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    message = "model: 'testbed' is no model but a shipped config; run `evenhand measure --config testbed`."
+    assert message in error_line(capsys, *words, "-q")
+    (tmp_path / "testbed").mkdir()
+    assert parse(["measure", "testbed"]).model.name == "testbed"
 
 
 def test_a_model_needs_no_flag_and_common_settings_have_short_names():

@@ -3,10 +3,7 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
-from threading import Thread
 
 import pandas as pd
 import psutil
@@ -26,7 +23,7 @@ from evenhand.recipes.cli import main
 from evenhand.recipes.compare import compare
 from evenhand.recipes.settings import CompareSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
-from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT, wait_until
+from tests.forked_commands import wait_until
 from tests.parsed_page import ParsedPage
 from tests.testbed_settings import CLASSIFIERS
 
@@ -274,30 +271,38 @@ def test_comparisons_read_the_likelihoods_of_the_base_or_compute_the_same(finish
     ]
 
 
-LAUNCHER = [sys.executable, "-m", "accelerate.commands.launch"]
-LAUNCHER += ["--config_file", "recipes/configs/accelerate/ddp.yaml", "--num_processes", "2"]
+# `accelerate launch`, whose processes are forks of one that has imported everything, as all commands of the tests are.
+LAUNCH = """
+import sys
+from dataclasses import replace
+
+from accelerate.commands.launch import launch_command, launch_command_parser
+from torch.distributed import run
+
+from tests.forked_commands import run_rank
+
+start = run.elastic_launch
+run.elastic_launch = lambda config, entrypoint: lambda *_: start(replace(config, start_method="fork"), run_rank)()
+sys.argv = {command!r}
+config = ["--config_file", "recipes/configs/accelerate/ddp.yaml", "--num_processes", "2"]
+launch_command(launch_command_parser().parse_args([*config, "-m", *sys.argv]))
+"""
 
 
 def test_two_processes_make_the_same_tables_and_one_lost_ends_both(finished, tmp_path, commands, settings):
     (tmp_path / "loop.yaml").write_text(settings)
     folder = tmp_path / "run"
     flags = arguments(tmp_path / "loop.yaml", folder, "--methods", UNTAGGED)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    launched = subprocess.Popen([*LAUNCHER, "-m", "evenhand", *flags], cwd=ROOT, env=ENVIRONMENT, **pipes)
-    output = []
-    reader = Thread(target=lambda: output.append(launched.communicate()[0]))
-    reader.start()
-    try:
-        after = folder / UNTAGGED / "after"
-        wait_until(lambda: launched.poll() is not None or list(after.glob("parts/*/*/*.parquet")))
-        ranks = {int(one.environ()["RANK"]): one for one in psutil.Process(launched.pid).children()}
-        ranks[1].kill()
-    finally:
-        reader.join(PATIENCE)
-        launched.kill()
-    assert launched.returncode == 1
-    assert re.search(r"rank +: 1 .*\n +exitcode +: -9", output[0]), output[0]
-    assert not any(one.is_running() for one in ranks.values())
+    launched = commands.start("-c", LAUNCH.replace("{command!r}", repr(["evenhand", *flags])))
+    after = folder / UNTAGGED / "after"
+    wait_until(lambda: launched.status() is not None or list(after.glob("parts/*/*/*.parquet")))
+    assert launched.status() is None, launched.stderr
+    ranks = sorted(psutil.Process(launched.pid).children(), key=lambda one: one.create_time())
+    assert len(ranks) == 2
+    ranks[1].kill()
+    assert launched.wait() == 1
+    assert re.search(r"rank +: 1 .*\n +exitcode +: -9", launched.stderr), launched.stderr
+    assert not any(one.is_running() for one in ranks)
     commands.run(*flags)  # one process goes on
     for stage in (*SHARED, f"{UNTAGGED}/tune"):
         assert json.loads((folder / stage / "run.json").read_text())["processes"] == 2

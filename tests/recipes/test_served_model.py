@@ -18,6 +18,7 @@ from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.evaluation.tables import read_table
+from evenhand.recipes.automatic import with_base_run
 from evenhand.recipes.measure import family_configs, measure, read_inputs
 from evenhand.recipes.settings import GENERATION_BIAS, LoopSettings, Measurement, MeasureSettings, family_config
 from tests.fault_server import serving, serving_alone
@@ -58,6 +59,8 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
         assert len(set(ends)) == len(ends)
         asked = len(seen["bodies"])
         measure(config(run, url, concurrency=3))  # finished: nobody is asked
+        with pytest.raises(InputError, match=r"^base_run: .*a model on a server"):  # whatever the user would allow
+            with_base_run(LoopSettings(base_run=run))
         assert len(seen["bodies"]) == asked
     signature = find_score(read_scores(run / "scores.json"), "fgb", "pooled_corrected").signature
     assert signature["server_seed"] == {"sent": 0, "verified": False} and signature["model"]["api"] == "chat"

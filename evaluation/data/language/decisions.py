@@ -6,10 +6,12 @@ often it is right on 200 answers that we wrote and labelled (`files/decisions/an
 """
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +33,8 @@ NO_DECISION = re.compile(
     r"|\byes-men\b|\bno\. \d",
     re.IGNORECASE,
 )
+BLANKS = re.compile(r"\s+")
+MAX_OBJECTS = 100  # places in an answer at which a JSON object may begin
 MARKUP = re.compile(r"</?\w+>|\\boxed|[*`#>\"“”{}]|(?<!\w)['_]+|['_]+(?!\w)")
 # What follows a choice of one letter or digit, which may be a word: "A friendly …", "1 of them".
 AFTER_LETTER = r"(?=\W*$|[.,!;:)\n]| -| –| (?:because|since|is)\b)"
@@ -92,7 +96,8 @@ def read_decision(answer: str, rule: DecisionRule) -> str | None:
         return choice
     if rule.pattern is not None or rule.field is not None:
         return None
-    text = NO_DECISION.sub(" ", _without_markup(answer))
+    text = BLANKS.sub(lambda blanks: "\n" if "\n" in blanks[0] else " ", _without_markup(answer))
+    text = NO_DECISION.sub(" ", text)
     names = sorted(map(plain_choice, rule.choices), key=len, reverse=True)
     any_of = "|".join(re.escape(name) + (AFTER_LETTER if len(name) == 1 else "") for name in names)
     text = _without_lists(text, names)
@@ -101,7 +106,7 @@ def read_decision(answer: str, rule: DecisionRule) -> str | None:
     # The first kind of statement that there is decides; of one kind, the last in the answer.
     statements = (
         rf"{FINAL}{SEPARATOR}{choice}",
-        rf"^\W*{choice}\W*$",
+        rf"^[^\w\n]*{choice}[^\w\n]*$",
         rf"\A\W*{choice}(?! if\b)",
         rf"(?:{MARKER}{SEPARATOR}|[,:] ){choice}{end}",
     )
@@ -149,7 +154,7 @@ def read_number(answer: str, rule: DecisionRule) -> float | None:
 
 
 def _value(number: re.Match[str]) -> float | None:
-    """Return the value of a match of NUMBER; None if it may be read in two ways."""
+    """Return the value of a match of NUMBER; None if it may be read in two ways, or is too large."""
     sign, digits, scale, attached_scale = number.groups()
     digits = re.sub(r"\s", "", digits)
     marks = re.findall("[.,]", digits)
@@ -162,6 +167,8 @@ def _value(number: re.Match[str]) -> float | None:
         whole, _, decimals = digits.rpartition(marks[-1])
         digits = f"{re.sub('[.,]', '', whole)}.{decimals}"
     value = float(digits) * SCALES.get((scale or attached_scale or "").casefold(), 1.0)
+    if not math.isfinite(value):  # hundreds of digits
+        return None
     return -value if sign else value
 
 
@@ -170,11 +177,13 @@ def _extracted(answer: str, rule: DecisionRule) -> str | None:
     if rule.pattern is not None:
         match = re.search(rule.pattern, answer, re.IGNORECASE)
         return None if match is None else match.group(1 if match.re.groups else 0)
-    for start in (match.start() for match in re.finditer(r"\{", answer)):
+    for start in (match.start() for match in islice(re.finditer(r"\{", answer), MAX_OBJECTS)):
         try:
             value, _ = json.JSONDecoder().raw_decode(answer, start)
         except ValueError:
             continue
+        except RecursionError:  # nested too deeply
+            return None
         if isinstance(value, dict):
             return _field_text(value, rule.field)
     return None

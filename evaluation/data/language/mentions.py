@@ -79,6 +79,7 @@ THINGS = (  # nouns after which a colour is a thing's, without the s of their pl
 FEW_IN_RESPONSES = 0.05
 FEW_IN_PROMPTS = 0.5
 MAX_PROMPTS = 1000  # in which mentions are counted
+AROUND = 300  # characters before and after a mention that are read: an answer may repeat a word thousands of times
 SILENT_H = re.compile(r"heir|honest|hono|hour|hiv(?![a-z])", re.IGNORECASE)
 NUMBER_WITH_VOWEL = re.compile(r"8|1[18](?:[.,]?\d{3})*(?!\d)")  # eight(y), eleven, eighteen
 # Spelled out: without vowels, or beginning as no word does ("MBA", "NGO", not "SNAP").
@@ -270,8 +271,8 @@ def _is_meant(descriptor: str, mention: re.Match[str]) -> bool:
     who is "20 years old" is not old.
     """
     found = _word_of(mention)
-    before = mention.string[: mention.start()]
-    after = mention.string[mention.end() :]
+    before = mention.string[max(0, mention.start() - AROUND) : mention.start()]
+    after = mention.string[mention.end() : mention.end() + AROUND]
     if descriptor.isupper() and descriptor.lower() in ENGLISH_WORDS.split():
         is_clear = AFTER_THE.search(before) is not None or not _is_in_capitals(before, after)
         return found.removesuffix("s").isupper() and is_clear

@@ -98,6 +98,7 @@ def is_in(word: str, script: str) -> bool:
     return re.search(f"[{script}]", word) is not None
 
 
+@lru_cache(maxsize=8192)
 def is_latin(word: str) -> bool:
     """Return whether a word is in none of the scripts for which this module has other rules."""
     return not any(is_in(word, script) for script in (NO_SPACES, HANGUL, CYRILLIC, GREEK, ARABIC, HEBREW, INDIC))

@@ -184,10 +184,13 @@ def error_reason(error: object) -> str:
     >>> error_reason({"code": "content_filter", "message": "Filtered after 500 tokens."})
     'content_filter'
     """
-    if _says_no_error(error):
-        return ""
-    name = _error_name(error)
-    text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False, default=str)
+    try:
+        if _says_no_error(error):
+            return ""
+        name = _error_name(error)
+        text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False, default=str)
+    except RecursionError:  # hundreds of errors in errors
+        return "error"
     for part in (name, text):  # a code says more than a message, which may contain any number
         if FILTER.search(part) and not OVERLOAD.search(part):
             return FILTERED

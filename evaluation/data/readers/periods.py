@@ -1,6 +1,7 @@
 """The rows of a log from a day on, or before a day, such as the day on which the model was changed."""
 
 import logging
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.readers.cells import is_blank
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, format_value
 
 log = logging.getLogger("evenhand")
@@ -27,28 +29,38 @@ def date_column(table: dict[str, list]) -> str | None:
     return next((by_name[name] for name in NAMES if name in by_name), None)
 
 
-def in_period(table: dict[str, list], path: Path, since: date | None, before: date | None) -> dict[str, list]:
+def in_period(
+    table: dict[str, list],
+    path: Path,
+    since: date | None,
+    before: date | None,
+    header: Sequence[str] = (),
+    named: Mapping[str, str] | None = None,
+) -> dict[str, list]:
     """Return the rows of a table from the day `since` on, and before the day `before`, in UTC; None: no limit.
 
-    Rows without a date are left out, and the log says how many they are.
+    Rows without a date are left out, and the log says how many they are. `header` has the columns of the file, and
+    `named` the names there of columns that have other names, for messages.
 
     Raises:
         InputError: a day is given, and the table has no column of dates, a cell is no date, or no row is left.
     """
     name = date_column(table)
+    shown = name if name is None else (named or {}).get(name, name)
     if since is None and before is None:
         if name is not None:
-            log.info(
-                "responses: all dates of %r; choose by --responses.since_day DAY and --responses.before_day DAY", name
-            )
+            since_day = spelled("responses.since_day", "DAY")
+            before_day = spelled("responses.before_day", "DAY")
+            log.info("responses: all dates of %r; choose by %s and %s", shown, since_day, before_day)
         return table
     field = "responses.since_day" if since is not None else "responses.before_day"
     if name is None:
         raise InputError(
             field,
-            f"{path} has no column {DATE!r}, only {', '.join(table)}; name it by --responses.columns '{{{DATE}: …}}'.",
+            f"{path} has no column {DATE!r}, only {', '.join(header or table)}; name it by "
+            f"{spelled('responses.columns', f'{{{DATE}: …}}')}.",
         )
-    times = _times(table[name], name, path)
+    times = _times(table[name], str(shown), path)
     inside = times.notna()
     if since is not None:
         inside &= times >= pd.Timestamp(since, tz="UTC")
@@ -61,7 +73,7 @@ def in_period(table: dict[str, list], path: Path, since: date | None, before: da
         raise InputError(field, f"no row of {path} is in this period; its dates are from {first} to {last}.")
     n_without = int(times.isna().sum())
     without = f"; {n_without:,} have no date" if n_without else ""
-    log.info("responses: %s of %s rows are in the period, by %r%s", f"{len(rows):,}", f"{len(times):,}", name, without)
+    log.info("responses: %s of %s rows are in the period, by %r%s", f"{len(rows):,}", f"{len(times):,}", shown, without)
     return {column: [values[row] for row in rows] for column, values in table.items()}
 
 

@@ -78,10 +78,13 @@ def read_prompts(path: Path, answers_per_cell: int = 1, descriptor_column: str |
         InputError: the file cannot be read, a column is missing, a required value is empty or not text, a prompt_id
             occurs twice or is the id of another row's repeat, or a number of repeats is not a whole number from 1.
     """
-    table = name_descriptor(read_rows(path, "prompts", descriptor_column), path, descriptor_column)
-    require_columns(list(table), REQUIRED_COLUMNS, str(path))
-    table = clean_columns(table, path)
-    check_texts(table, path)
+    table = read_rows(path, "prompts", descriptor_column)
+    header = list(table)
+    named = {} if descriptor_column is None else {columns.DESCRIPTOR: descriptor_column}
+    table = name_descriptor(table, path, descriptor_column)
+    require_columns(list(table), REQUIRED_COLUMNS, str(path), header)
+    table = clean_columns(table, path, named)
+    check_texts(table, path, named)
     n = len(table[columns.TEXT])
     times = table.pop(REPEATS, [answers_per_cell] * n)
     for row, value in enumerate(times, start=1):
@@ -97,8 +100,11 @@ def read_prompts(path: Path, answers_per_cell: int = 1, descriptor_column: str |
     return build_prompts(repeated, path)
 
 
-def check_texts(table: Mapping[str, list], path: Path) -> None:
-    """Check that the text columns of a prompts file have text in every row, and that each prompt_id is unique."""
+def check_texts(table: Mapping[str, list], path: Path, named: Mapping[str, str]) -> None:
+    """Check that the text columns of a prompts file have text in every row, and that each prompt_id is unique.
+
+    `named` has, for messages, the names in the file of columns that have other names there.
+    """
     if not len(table[columns.TEXT]):
         raise InputError(path, "has no rows; write one for each prompt.")
     if (FORMS in table) != (NEUTRAL in table):
@@ -106,22 +112,24 @@ def check_texts(table: Mapping[str, list], path: Path) -> None:
     for name in (*REQUIRED_COLUMNS, columns.PROMPT_ID, columns.PERSONA, FORMS, NEUTRAL):
         for row, value in enumerate(table.get(name, ()), start=1):
             if not isinstance(value, str) or not (value.strip() or name == columns.PERSONA):
-                raise InputError(path, f"column {name}, row {row} is {value!r}; write text.")
-    _check_ids(table.get(columns.PROMPT_ID, ()), path)
+                raise InputError(path, f"column {named.get(name, name)}, row {row} is {value!r}; write text.")
+    _check_ids(table.get(columns.PROMPT_ID, ()), path, named.get(columns.PROMPT_ID, columns.PROMPT_ID))
 
 
-def _check_ids(ids: Iterable[str], path: Path) -> None:
-    """Raise InputError if an id occurs twice."""
+def _check_ids(ids: Iterable[str], path: Path, column: str = columns.PROMPT_ID) -> None:
+    """Raise InputError if an id in a column occurs twice."""
     repeated = [prompt_id for prompt_id, count in Counter(ids).items() if count > 1]
     if repeated:
         raise InputError(
             path,
-            f"prompt_id {repeated[0]!r} occurs twice; change one. (The second response to an id has #2 at its end.)",
+            f"{column} {repeated[0]!r} occurs twice; change one. (The second response to an id has #2 at its end.)",
         )
 
 
-def clean_columns(table: Mapping[str, list], path: Path) -> dict[str, list]:
+def clean_columns(table: Mapping[str, list], path: Path, named: Mapping[str, str]) -> dict[str, list]:
     """Return the columns of a file with clean names of descriptors, axes, templates and buckets, and with personas.
+
+    `named` has, for messages, the names in the file of columns that have other names there.
 
     Raises:
         InputError: a column has the name of a column that runs add, or a descriptor has several buckets.
@@ -140,9 +148,10 @@ def clean_columns(table: Mapping[str, list], path: Path) -> dict[str, list]:
             cleaned[columns.AXIS], cleaned[columns.DESCRIPTOR], cleaned[columns.BUCKET], strict=True
         ):
             if buckets.setdefault((axis, descriptor), bucket) != bucket:
+                column = named.get(columns.BUCKET, columns.BUCKET)
                 raise InputError(
                     path,
-                    f"the column {columns.BUCKET} has several values for {descriptor!r}; a bucket is the subgroup of "
+                    f"the column {column} has several values for {descriptor!r}; a bucket is the subgroup of "
                     "the axis that a descriptor belongs to. Give each descriptor one, or rename the column.",
                 )
     return cleaned

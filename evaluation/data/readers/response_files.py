@@ -47,6 +47,7 @@ from evenhand.evaluation.data.readers.response_logs import (
     read_inspect,
 )
 from evenhand.evaluation.data.readers.table_files import columns_of, nan_as_none
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write, json_sha256, sha256_of, write_text
 from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
@@ -128,8 +129,15 @@ class ResponseFile:
 
 @lru_cache(maxsize=1)
 def _read(file: ResponseFile, version: tuple[int, int] | None) -> dict[str, list]:
-    table = read_responses(file.path, file.descriptor_column, dict(file.named), file.reasoning, file.has_ids)
-    table = in_period(table, file.path, file.since, file.before)
+    table = read_responses(
+        file.path,
+        file.descriptor_column,
+        dict(file.named),
+        file.reasoning,
+        file.has_ids,
+        since=file.since,
+        before=file.before,
+    )
     return drop_repeated_rows(table) if file.once and columns.PROMPT_ID not in table else table
 
 
@@ -195,6 +203,8 @@ def read_responses(
     reasoning: Sequence[str] | None = None,
     has_ids: bool = False,
     unknown: str | None = None,
+    since: date | None = None,
+    before: date | None = None,
 ) -> dict[str, list]:
     """Return the columns of a file of responses, name → values; null responses become "".
 
@@ -213,14 +223,24 @@ def read_responses(
         reasoning: the start and end of the model's reasoning, if they are not known ones (`language/reasoning`).
         unknown: the descriptor of rows without one, whose template and axis may be missing, too; None: such a row is an
             error.
+        since, before: the first day of the responses, and the day before which they are; None: all.
 
     Raises:
-        InputError: the file does not exist or cannot be read, columns are missing, or a response is not text.
+        InputError: the file does not exist or cannot be read, columns are missing, a response is not text, or none is
+            in the period.
     """
     if not path.exists():
         raise InputError("responses", f"{path} does not exist.")
-    table = _read_columns(path, descriptor_column, named or {})
-    return _responses_in(table, path, descriptor_column, reasoning, has_ids=has_ids, unknown=unknown)
+    named = named or {}
+    if is_inspect_log(path):
+        rows = read_inspect(path, descriptor_column)
+        table = rows | _named_columns(_rows_of(rows), named, path)
+    else:
+        rows = read_rows(path, "responses", descriptor_column, named.values())
+        table = _parsed_columns(rows, path, named)
+    header = list(rows)
+    table = _responses_in(table, path, header, descriptor_column, named, reasoning, has_ids=has_ids, unknown=unknown)
+    return in_period(table, path, since, before, header, named)
 
 
 def responses_in_frame(frame: pd.DataFrame, path: Path, *, once: bool = False) -> dict[str, list]:
@@ -239,20 +259,28 @@ def responses_in_frame(frame: pd.DataFrame, path: Path, *, once: bool = False) -
         problem = " ".join(str(error).split())
         raise InputError(path, f"{problem}; write text in one column of each name.") from None
     table = {name: nan_as_none(values) for name, values in columns_of_frame.items()}
-    table = _responses_in(_parsed_columns(table, path, {}), path)
+    table = _responses_in(_parsed_columns(table, path, {}), path, list(table))
     return drop_repeated_rows(table) if once else table
 
 
 def _responses_in(
     table: dict[str, list],
     path: Path,
+    header: Sequence[str],
     descriptor_column: str | None = None,
+    named: Mapping[str, str] | None = None,
     reasoning: Sequence[str] | None = None,
     *,
     has_ids: bool = False,
     unknown: str | None = None,
 ) -> dict[str, list]:
-    """Return the columns of a table as `read_responses` returns those of a file, with the same other arguments."""
+    """Return the columns of a table as `read_responses` returns those of a file, with the same other arguments.
+
+    `header` has the columns of the file, by which messages call them.
+    """
+    named = dict(named or {})
+    if descriptor_column is not None:
+        named[columns.DESCRIPTOR] = descriptor_column
     if not table:
         raise InputError("responses", f"{path} is empty; give a file with a row for each answer.")
     if columns.PROMPT_ID in table and not has_ids and has_own_prompts(table, descriptor_column):
@@ -265,13 +293,14 @@ def _responses_in(
         table |= {name: _as_texts(_named(table, name, UNSPECIFIED)) for name in kinds}
     required = (columns.RESPONSE,) if columns.PROMPT_ID in table else WITHOUT_IDS
     try:
-        require_columns(list(table), required, f"responses: {path}")
+        require_columns(list(table), required, f"responses: {path}", header)
     except InputError as error:
-        fix = "rename them, or name them by --responses.columns '{text: …, response: …, descriptor: …}'."
+        flag = spelled("responses.columns", "{text: …, response: …, descriptor: …}")
+        fix = f"rename them, or name them by {flag}." if flag else "rename them."
         raise InputError(error.field, f"{error.problem[:-1]}; {fix}") from None
     if columns.TEXT in table:
         table |= _paired_chats(table)
-    answers = _answers(table, path, reasoning)
+    answers = _answers(table, path, reasoning, named.get(columns.RESPONSE, columns.RESPONSE))
     other = table.keys() - {*PROMPT_KEY, *RESPONSE_COLUMNS, columns.PROMPT_ID, columns.BUCKET, FORMS, NEUTRAL, SYSTEM}
     table |= {name: read_cells(table[name]) for name in other}
     if columns.PROMPT_ID in table:
@@ -280,8 +309,8 @@ def _responses_in(
         n = len(table[columns.RESPONSE])
         table = {columns.TEMPLATE: [UNSPECIFIED] * n, columns.AXIS: [UNSPECIFIED] * n, **table}
         table.pop(REPEATS, None)
-        table = clean_columns(table, path)
-        check_texts(table, path)
+        table = clean_columns(table, path, named)
+        check_texts(table, path, named)
     return table | answers
 
 
@@ -289,14 +318,6 @@ def _named(table: Mapping[str, list], name: str, unknown: str) -> list[object]:
     """Return the values of a column of names; `unknown` where there is none. A word such as "none" may be a name."""
     given = table.get(name, [None] * len(table[next(iter(table))]))
     return [unknown if value is None or not str(value).strip() else value for value in given]
-
-
-def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str, str]) -> dict[str, list]:
-    """Return the columns of a table or a log, of which `named` are found by their names or dotted paths."""
-    if is_inspect_log(path):
-        names = read_inspect(path, descriptor_column)
-        return names | _named_columns(_rows_of(names), named, path)
-    return _parsed_columns(read_rows(path, "responses", descriptor_column, named.values()), path, named)
 
 
 def _parsed_columns(table: dict[str, list], path: Path, named: Mapping[str, str]) -> dict[str, list]:
@@ -386,10 +407,10 @@ def _paired_chats(table: Mapping[str, list]) -> dict[str, list]:
     return {columns.TEXT: texts, columns.RESPONSE: responses, **({columns.PERSONA: personas} if has_turns else {})}
 
 
-def _answers(table: Mapping[str, list], path: Path, markers: Sequence[str] | None) -> dict[str, list]:
+def _answers(table: Mapping[str, list], path: Path, markers: Sequence[str] | None, column: str) -> dict[str, list]:
     """Return the columns response, reasoned, left_out and, if a source says why its answers ended, cut.
 
-    InputError if a response is not a text, an answer with a text, or null.
+    InputError if a response is not a text, an answer with a text, or null; `column` is the responses' name in the file.
     """
     n = len(table[columns.RESPONSE])
     stops = _first_given(table, STOPS, n)
@@ -398,7 +419,7 @@ def _answers(table: Mapping[str, list], path: Path, markers: Sequence[str] | Non
     answers = []
     rows = zip(table[columns.RESPONSE], stops, thoughts, errors, strict=True)
     for row, (value, stop, thought, error) in enumerate(rows, start=1):
-        answer = _read_answer(value, row, path)
+        answer = _read_answer(value, row, path, column)
         is_body = isinstance(parse_json(error), Mapping)  # of a provider; other texts may be remarks on an answer
         if not answer.error and (is_body or not (answer.text or "").strip()):
             answer = replace(answer, error=error_reason(parse_json(error)))
@@ -435,12 +456,12 @@ def _first_given(columns: Mapping[str, list], names: Sequence[str], n: int) -> l
     return found
 
 
-def _read_answer(value: object, row: int, path: Path) -> Answer:
-    """Return the answer in a cell of the column response; InputError if it is no text, or too long."""
+def _read_answer(value: object, row: int, path: Path, column: str) -> Answer:
+    """Return the answer in a cell of the column of responses; InputError if it is no text, or too long."""
     answer = answer_in(parse_chat(value))
     if answer is None:
         raise InputError(
-            "responses", f"{path}: column {columns.RESPONSE}, row {row} is {format_value(value)}; write text or null."
+            "responses", f"{path}: column {column}, row {row} is {format_value(value)}; write text or null."
         )
     n_characters = len(answer.text or "")
     if n_characters > MAX_RESPONSE_CHARACTERS:

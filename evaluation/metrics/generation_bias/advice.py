@@ -156,7 +156,7 @@ def comparison_steps(before: Path, after: Path) -> list[Step]:
     old = _quoted(str(before))
     check = f"evenhand check NEW_RUN --against {_quoted(str(after))}"
     return [
-        Step(note("step_read", both=True), link=Link("all responses", RESPONSES_PAGE)),
+        Step(note("step_read", both=True), link=Link("person by person", RESPONSES_PAGE)),
         Step(note("step_plan"), f"evenhand plan {old}"),
         Step(note("step_audit"), f"evenhand audit {_quoted(str(after))}"),
         Step(note("step_check", after_audit=True), check),
@@ -165,7 +165,7 @@ def comparison_steps(before: Path, after: Path) -> list[Step]:
 
 def _responses_link(findings: Sequence[EffectRow]) -> Link:
     if not findings:
-        return Link("all responses", RESPONSES_PAGE)
+        return Link("answers, person by person", RESPONSES_PAGE)
     row = findings[0]
     name = row["unit"] if row["kind"] == columns.DESCRIPTOR else row[columns.AXIS]
     return Link(f"the answers to “{sanitize(name, 60)}”", RESPONSES_PAGE, search_fragment(row))

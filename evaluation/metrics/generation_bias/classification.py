@@ -12,6 +12,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.mentions import clean_responses
 from evenhand.evaluation.data.language.word_forms import ENGLISH
 from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import json_sha256, read_json
@@ -55,7 +56,6 @@ SETTINGS = {
     OFFENSIVENESS_CLASSIFIER: "offensive_classifier",
 }
 UNREAD = "unread"  # the file that says why style classifiers cannot read the responses
-OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
 MAX_CHECKED = 500  # responses whose language is enough to say what most are in
 
 
@@ -90,7 +90,8 @@ def configured_classifiers(config: FamilyConfig) -> dict[str, ClassifierSettings
         if model.name in shipped_names() and config.prompts.language not in (None, ENGLISH):
             raise InputError(
                 SETTINGS[name],
-                f"{model.name} reads English, and prompts.language is {config.prompts.language!r}; {OTHER_CLASSIFIER}.",
+                f"{model.name} reads English, and prompts.language is {config.prompts.language!r}; give a classifier "
+                f"of that language by {spelled(SETTINGS[name])}.",
             )
     return given
 

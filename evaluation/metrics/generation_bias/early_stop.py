@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import read_json
@@ -141,10 +142,11 @@ def level_of_comparison(before: Path, after: Path, n_common: int, field_name: st
     """
     stops = [stop for stop in (read_finished_stop(before), read_finished_stop(after)) if stop is not None]
     if len(stops) == 2 and all(stop.is_early for stop in stops) and n_common < min(stop.asked for stop in stops):
+        until = spelled("generation_bias.until")
         raise InputError(
             field_name,
-            f"{after} and {before} stopped early (--until), each in an order of its prompts that the other one does "
-            "not have; ask the rest of one of them by the same command without --until, or give both the same "
+            f"{after} and {before} stopped early ({until}), each in an order of its prompts that the other one does "
+            f"not have; ask the rest of one of them by the same command without {until}, or give both the same "
             "prompts and seed.",
         )
     return min((stop.level for stop in stops), key=lambda error: error.share, default=ONE_LOOK)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
 from evenhand.evaluation.metrics import FamilyRun
@@ -135,7 +136,8 @@ def _outcome_spread(run: FamilyRun, outcome: str, limit: float) -> LimitResult:
     score = find_score(run.scores, outcome, Form.SPREAD)
     if score is None:
         raise InputError(
-            "max_spread", f"{run.folder} has no {outcome!r}; measure it with --generation_bias.outcomes '[{outcome}]'."
+            "max_spread",
+            f"{run.folder} has no {outcome!r}; measure it with {spelled('generation_bias.outcomes', f'[{outcome}]')}.",
         )
     status = _status(score.interval, limit / format_of(score).factor)
     limited = Finding("spread_limit", {"score": score, "limit": limit})
@@ -218,7 +220,7 @@ def _rise_under(limit: float, old: Answers, new: Answers, reduction: BiasScore) 
 
 
 def _grown_effects(old: Answers, new: Answers, permutations: int, seed: int) -> LimitResult:
-    """Return the effects of descriptors that are shown to be further from 0 after than before."""
+    """Return the effects of descriptors that are shown to be further from 0 after than before, the largest first."""
     limited = Finding("effects_limit")
     changes = effect_changes(old, new, {}, permutations=permutations, seed=seed)
     changes = changes[(changes["kind"] == columns.DESCRIPTOR) & (changes["outcome"] == columns.STYLE)]
@@ -228,7 +230,8 @@ def _grown_effects(old: Answers, new: Answers, permutations: int, seed: int) -> 
     after = changes["mean_after"] - changes["average_after"]
     growth = 100 * after.abs() - 100 * before.abs()
     is_grown = (changes["certainty"] == SHOWN) & (growth >= NEGLIGIBLE)
-    grown = changes.assign(before=before, after=after)[is_grown].sort_values("p_joint", kind="stable")
+    sized = changes.assign(before=before, after=after, growth=growth)[is_grown]
+    grown = sized.sort_values("growth", ascending=False, kind="stable")
     details = [Finding("effects_compared"), Finding("effects_allowed", {"negligible": NEGLIGIBLE})]
     median, worst = detectable_sizes(changes)
     if median > 0:
@@ -262,6 +265,7 @@ def _risen_outcomes(before: FamilyRun, after: FamilyRun, old: Answers, new: Answ
     for change, p in zip(changes, holm(p_values), strict=True):
         if p <= LEVEL and 100 * change.value >= NEGLIGIBLE:
             grown.append(Finding("grown_outcome", {"change": change, "p": p}))
+    grown.sort(key=lambda finding: -finding.values["change"].value)
     details = [Finding("outcomes_compared"), Finding("outcomes_allowed", {"negligible": NEGLIGIBLE}), *grown]
     measured = Finding("grown", {"n": len(grown), "n_of": len(changes)})
     return [LimitResult(Finding("outcomes_limit"), BROKEN if grown else HOLDS, measured, details)]

@@ -23,6 +23,7 @@ from evenhand.evaluation.data.readers.prompt_files import load_personas, paper_p
 from evenhand.evaluation.data.readers.response_files import BATCH
 from evenhand.evaluation.data.service import load_requests, service_prompts
 from evenhand.evaluation.data.strata import stable_hash
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
@@ -196,7 +197,9 @@ def write_prompts(path: Path, config: FamilyConfig) -> int:
         response_files.write_prompt_table(path, prompts, config.model.system_prompt or "", tag)
         return len(prompts)
     if not config.model.name:
-        raise InputError("model.name", f"{path} has requests to a model; give its name in the API by --model NAME.")
+        raise InputError(
+            "model.name", f"{path} has requests to a model; give its name in the API by {spelled('model', 'NAME')}."
+        )
     model = ServedModel(config.model, config.decoding, tag=tag, seed=config.seed)
     bodies = model.requests(prompts)
     if config.model.server:
@@ -255,8 +258,8 @@ def prompt_inputs(config: FamilyConfig, model: Model) -> dict[str, str]:
         if settings.descriptor_column:
             raise InputError(
                 "prompts.descriptor_column",
-                f"{settings.descriptor_column!r} is for own prompts (--prompts.dataset FILE) and "
-                "own responses without prompt_id (--responses); leave it out.",
+                f"{settings.descriptor_column!r} is for own prompts ({spelled('prompts.dataset', 'FILE')}) and "
+                f"own responses without prompt_id ({spelled('responses')}); leave it out.",
             )
         if settings.split_by not in (None, *SPLIT_STRATA):
             raise unknown_name("split_by", settings.split_by, SPLIT_STRATA)

@@ -9,6 +9,7 @@ from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.runs import processes
+from evenhand.evaluation.settings import AUTO
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.settings import Settings
@@ -33,6 +34,7 @@ def differences_from_paper(config: FamilyConfig) -> list[Finding]:
     settings: Settings = config.settings
     return [
         Finding("paper_model", {"model_name": str(config.model.name)}),
+        *_precision_differences(config),
         Finding("paper_classifier", {"classifier": str(settings.style_classifier.name)}),
         *_cluster_differences(settings),
         *_prompt_differences(config),
@@ -41,6 +43,12 @@ def differences_from_paper(config: FamilyConfig) -> list[Finding]:
         Finding("paper_mentions"),
         Finding("paper_quotes"),
     ]
+
+
+def _precision_differences(config: FamilyConfig) -> list[Finding]:
+    precision = config.model.quantization or config.model.dtype
+    is_rounded = config.has_weights and precision not in (AUTO, "float32")
+    return [Finding("paper_precision", {"precision": precision})] if is_rounded else []
 
 
 def _cluster_differences(settings: "Settings") -> list[Finding]:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.runs.record import read_run, run_sha256
@@ -70,16 +71,17 @@ def question_of(settings: "FamilySettings") -> Question | None:
         InputError: the settings do not fit together, or the folder of the baseline has no finished run of `measure`.
     """
     names = ("max_difference", "max_rise", "against")
-    given = [name for name in names if getattr(settings, name) is not None]
-    if not given:
+    present = [name for name in names if getattr(settings, name) is not None]
+    if not present:
         return None if settings.until is None else Question(settings.until)
-    field_name = f"generation_bias.{given[0]}"
+    field_name = f"generation_bias.{present[0]}"
     if settings.until != DECIDED:
-        raise InputError(field_name, f"until is {settings.until}; give --until {DECIDED} with it, or leave it out.")
-    if given not in (["max_difference"], ["max_rise", "against"]):
+        decided = spelled("generation_bias.until", DECIDED)
+        raise InputError(field_name, f"until is {settings.until}; give {decided} with it, or leave it out.")
+    if present not in (["max_difference"], ["max_rise", "against"]):
         raise InputError(
             field_name,
-            f"{' and '.join(given)} is no question; give max_difference alone, or max_rise with `against`.",
+            f"{' and '.join(present)} is no question; give max_difference alone, or max_rise with `against`.",
         )
     if settings.against is not None:
         _, record = read_run(settings.against, "measure", "generation_bias.against")

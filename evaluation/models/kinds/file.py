@@ -15,6 +15,7 @@ from evenhand.evaluation.data.readers.response_files import (
     resolve_control_tag,
 )
 from evenhand.evaluation.data.readers.response_logs import UNANSWERED
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import Model, response_batch
@@ -36,7 +37,7 @@ class RecordedModel(Model):
     def responses(self) -> ResponseFile:
         """The file; InputError if none is given."""
         if self.file is None:
-            raise InputError("responses", "no file is given; give --responses FILE.")
+            raise InputError("responses", f"no file is given; give {spelled('responses', 'FILE')}.")
         return self.file
 
     def with_settings(self, **changes: object) -> "RecordedModel":

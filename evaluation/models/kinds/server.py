@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.asking import UnsupportedRequest
@@ -39,7 +40,7 @@ if TYPE_CHECKING:  # takes a second
     from evenhand.evaluation.models.predictions import Predictions
 
 
-UNNAMED = "only the record of the run names the server of its model; give --server URL"
+UNNAMED = "only the record of the run names the server of its model; give its address (model.server)"
 UNPROCESSED = {"temperature": 1, "top_p": 1, "max_tokens": 1}  # so that no server changes the probabilities
 
 
@@ -156,7 +157,8 @@ class ServedModel(RemoteModel):
             return replace(loaded, kind="dialogue")
         if not loaded.tokenizer.chat_template:
             raise InputError(
-                "model.tokenizer", f"{self.tokenizer.name} has no chat template; give --server URL/v1/completions."
+                "model.tokenizer",
+                f"{self.tokenizer.name} has no chat template; give {spelled('model.server', 'URL/v1/completions')}.",
             )
         return loaded
 

@@ -1,5 +1,6 @@
 """Likelihoods of responses by a server are those of the loaded model, and make the costs of a measurement."""
 
+import json
 from importlib.util import find_spec
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyConfig
+from evenhand.evaluation.metrics.answer_accuracy import AnswerAccuracy
 from evenhand.evaluation.metrics.generation_bias.answers import answers_of
 from evenhand.evaluation.metrics.generation_bias.likelihoods import (
     likelihoods_of_responses,
@@ -16,6 +19,8 @@ from evenhand.evaluation.metrics.generation_bias.likelihoods import (
 )
 from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.kinds.weights import LoadedModel
+from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.evaluation.tables import join_batches, read_table
@@ -25,6 +30,7 @@ from evenhand.recipes.settings import CompareSettings, MeasureSettings
 from tests import tiny_checkpoints
 from tests.evaluation.models.test_gguf import REAL
 from tests.fault_server import serving
+from tests.recorded_runs import change_record, write_run
 from tests.testbed_settings import generation_bias
 
 PAIRS = pd.DataFrame(
@@ -155,3 +161,37 @@ def test_a_server_without_likelihoods_ends_the_run_before_an_answer(tmp_path):
     with serving() as (url, seen), pytest.raises(InputError, match="no log-probabilities of prompts"):
         measure(settings_of_run(tmp_path / "run", url, tmp_path / "model"))
     assert len(seen["bodies"]) == 1
+
+
+def answers_to_questions(folder, model):
+    """Return a model's answers to three questions of 13 people, and the log-likelihood of each of the two choices."""
+    questions = folder.parent / "questions.jsonl"
+    rows = [{"goal": f"What is {n}?", "sol1": "a number", "sol2": f"It is {n}.", "label": n % 2} for n in range(3)]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    change_record(write_run(folder, "measure"), fingerprint="a fingerprint")
+    prompts = PromptSettings(cues=["profile"], descriptors=13, answers_per_cell=1)
+    config = FamilyConfig(model=model, prompts=prompts, settings=AnswerAccuracy.Settings(questions=questions))
+    assert AnswerAccuracy().inputs(config)["questions"]
+    table = AnswerAccuracy()._answers(Store(folder, "a fingerprint", Tracker()), config)
+    parts = [read_table(part) for part in folder.glob("parts/**/likelihoods/*.parquet")]
+    return table, pd.concat(parts).sort_values("key")[columns.LOG_LIKELIHOOD]
+
+
+def test_right_answers_by_a_server_are_those_of_the_loaded_model(tmp_path):
+    folder = tmp_path / "model"
+    tiny_checkpoints.qwen(folder)
+    here = loaded(folder)
+    expected_answers, expected = answers_to_questions(tmp_path / "here", here.settings)
+    with serving(logprobs=token_log_p(here.load().model)) as (url, seen):
+        served = ModelSettings(name="served", server=url, tokenizer=str(folder))
+        answers, found = answers_to_questions(tmp_path / "there", served)
+    assert len(found) == len(seen["bodies"]) == 13 * 3 * 2
+    np.testing.assert_allclose(found, expected, atol=1e-3, rtol=0)
+    pd.testing.assert_frame_equal(answers, expected_answers)
+
+
+def test_right_answers_need_a_server_with_likelihoods(tmp_path):
+    with pytest.raises(ValueError, match="answer_accuracy needs log-likelihoods of texts"):
+        MeasureSettings(metrics=["answer_accuracy"], model=ModelSettings(name="served", server="http://x/v1"))
+    with pytest.raises(InputError, match="give model.tokenizer"):
+        answers_to_questions(tmp_path / "run", ModelSettings(name="served", server="http://x/v1/completions"))

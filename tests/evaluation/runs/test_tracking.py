@@ -22,11 +22,14 @@ from evenhand.evaluation.metrics.likelihood_bias.distributions import distributi
 from evenhand.evaluation.report.page import Cell, Example, Page, Row, Section, Table
 from evenhand.evaluation.runs import tracking
 from evenhand.evaluation.runs.private_texts import is_private
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker, destinations, log_offline_runs, metric_names, start_tracking
 from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.settings import checked
 from evenhand.recipes import report
 from evenhand.recipes.cli import run_command
 from evenhand.recipes.command_line import settings_in
+from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
 from tests.likelihood_tables import make_table
 from tests.named_scores import named_score
@@ -41,7 +44,7 @@ SCORES = [
 
 def test_ten_overall_scores_are_logged_all_overall_ones_are_in_the_summary_and_every_one_in_a_table():
     logged, summary = {}, {}
-    Tracker(wandb_run=SimpleNamespace(log=logged.update, summary=summary)).log_scores(SCORES)
+    Tracker(lambda: SimpleNamespace(log=logged.update, summary=summary)).log_scores(SCORES)
     table = logged.pop("scores")
     rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.data}
     assert list(logged) == ["fgb_pooled_corrected", *(f"cost_{number}" for number in range(9))]
@@ -109,7 +112,7 @@ def test_styles_whose_names_are_alike_have_their_own_metrics():
     logged = []
     run = SimpleNamespace(define_metric=lambda *names, **axis: None, log=logged.append)
     row = {name: float(number) for number, name in enumerate(names)}
-    Tracker(wandb_run=run).log_curves("thresholds", "beta", [{"beta": 0.1, **row}])
+    Tracker(lambda: run).log_curves("thresholds", "beta", [{"beta": 0.1, **row}])
     assert len(logged[0]) == 1 + len(names) and sorted(logged[0].values()) == sorted([0.1, *row.values()])
     assert all(re.fullmatch(r"thresholds/[A-Za-z0-9_]+", metric) for metric in logged[0])
     assert {"thresholds/beta", "thresholds/scgb_JOY"} <= set(metric_names("thresholds", ["beta", "scgb: JOY"]).values())
@@ -126,7 +129,7 @@ def test_an_adapter_is_uploaded_without_private_texts(tmp_path):
     def uploaded(logs_responses, private=()):
         kept = []
         run = SimpleNamespace(name="モデル tune", log_artifact=kept.append)
-        tracker = Tracker(wandb_run=run, keeps_files=True, logs_responses=logs_responses)
+        tracker = Tracker(lambda: run, keeps_files=True, logs_responses=logs_responses)
         tracker.log_artifact("adapter", "model", tmp_path / "adapter", private=private)
         entries = kept[0].manifest.entries.values()
         return {entry.path.removeprefix("adapter/"): Path(entry.local_path).read_text() for entry in entries}
@@ -193,12 +196,29 @@ def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplo
     log_offline_runs()  # of other tests
     with caplog.at_level("INFO", "evenhand"):
         for stage in ("one", "two"):
-            with start_tracking("label", LabelSettings(output_dir=tmp_path / stage, report_to="wandb")):
-                pass
+            with start_tracking("label", LabelSettings(output_dir=tmp_path / stage, report_to="wandb")) as tracker:
+                tracker.start()
         log_offline_runs()
     assert modes == ["online", "offline", "offline"]
     assert len(set(ids)) == 3  # W&B's process still holds the id of the run that it could not start
     assert "no route to host" in caplog.text and f"find {tmp_path / 'offline-run-1'} " in caplog.text
+
+
+def test_no_run_is_opened_for_settings_that_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    model = {"name": "package:evenhand/recipes/testbed/dialogue_model"}
+    values = {"model": model, "prompts": {"descriptors": 4}, "output_dir": str(tmp_path / "few"), "report_to": "wandb"}
+    with pytest.raises(InputError, match="descriptors"):
+        measure(checked(MeasureSettings, values, "test"))
+    assert not list(tmp_path.rglob("wandb"))
+
+
+def test_the_run_is_open_when_rows_are_computed(tmp_path):
+    opened = []
+    store = Store(tmp_path, "run", Tracker(lambda: opened.append("run")))
+    items = pd.DataFrame({"text": ["a"]})
+    store.rows("answers", items, lambda some: iter([some.assign(n=len(opened))]))
+    assert store.rows("answers", items, lambda some: iter([]))["n"].tolist() == [1]
 
 
 def test_how_runs_are_uploaded_is_also_said_where_a_command_fails(monkeypatch, caplog):
@@ -243,7 +263,7 @@ def test_templates_and_raters_are_private(key, secret, logs_responses):
     logged = []
     run = SimpleNamespace(log=logged.append, summary={})
     scores = [BiasScore("share", 0.5, 0.0, (0.0, 1.0), n=8, group=group) for group in ({}, {key: secret})]
-    tracker = Tracker(wandb_run=run, logs_responses=logs_responses)
+    tracker = Tracker(lambda: run, logs_responses=logs_responses)
     tracker.log_scores(scores)
     rows = (Row(secret, (Cell("1"),)),)
     table = Table("Repeats", (key, "after"), rows)
@@ -269,7 +289,8 @@ def test_sections_of_other_families_with_templates_of_the_user_are_left_out(logs
     ]
     for section in sections:
         logged = []
-        tracker = Tracker(wandb_run=SimpleNamespace(log=logged.append, summary={}), logs_responses=logs_responses)
+        run = SimpleNamespace(log=logged.append, summary={})
+        tracker = Tracker(lambda run=run: run, logs_responses=logs_responses)
         tracker.log_report({Path("report"): Page("t", "s", sections=[section])})
         html = Path(logged[0]["report"]._path).read_text()
         charts = [b64decode(chart).decode() for chart in re.findall(r"base64,([^\"]+)", html)]
@@ -278,6 +299,6 @@ def test_sections_of_other_families_with_templates_of_the_user_are_left_out(logs
 
 def test_scores_of_a_point_by_template_are_left_out():
     logged = []
-    tracker = Tracker(wandb_run=SimpleNamespace(log=logged.append, summary={}))
+    tracker = Tracker(lambda: SimpleNamespace(log=logged.append, summary={}))
     tracker.log_score_table([replace(SCORES[0], group={"template": "Our ACME bot"}), SCORES[0]])
     assert [row[:2] for row in logged[0]["scores"].data] == [["fgb_pooled_corrected", ""]]

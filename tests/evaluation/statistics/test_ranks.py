@@ -22,6 +22,12 @@ def test_what_all_templates_have_in_common_does_not_blur_the_ranks():
         np.testing.assert_array_equal(plain, blurred)
 
 
+def test_rounding_orders_nobody():
+    """0.1 + 0.2 is not 0.3 in binary, in every template alike."""
+    low, high = rank_intervals(np.array([[0.1 + 0.2] * 8, [0.3] * 8, [0.4] * 8]))
+    assert low.tolist() == [2, 2, 1] and high.tolist() == [3, 3, 1]
+
+
 def test_people_with_equal_values_have_all_ranks():
     low, high = rank_intervals(np.ones((3, 5)))
     assert low.tolist() == [1, 1, 1] and high.tolist() == [3, 3, 3]

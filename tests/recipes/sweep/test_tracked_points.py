@@ -13,7 +13,8 @@ from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.ablate import distinct_points, swept_points
 from evenhand.recipes.settings import AblateSettings
-from evenhand.recipes.sweep.points import point_row, track_point, write_report
+from evenhand.recipes.sweep.page import page
+from evenhand.recipes.sweep.points import point_row, read_sweep, report_so_far, track_point, write_report
 from tests.forked_commands import wait_until
 from tests.named_scores import named_score
 from tests.offline_wandb import offline_runs
@@ -203,6 +204,24 @@ def test_a_refused_point_is_a_failed_run_with_its_reason(tracked):
     (lost,) = [run for name, run in runs.items() if f"label.beta {LOST}" in name]
     assert lost.exit_code == 1 and "it burnt" in lost.summary["refused"]
     assert all(run.exit_code == 0 for run in runs.values() if run is not lost)
+
+
+def test_the_files_are_written_after_each_point(tmp_path):
+    values = {"loop": {"control_tags": {"targets": "labels"}, "measure_without_tag": False}, "report_to": "none"}
+    sweep = [{"method": "control_tags", "label.beta": [*BETAS]}]
+    settings = checked(AblateSettings, {**values, "sweep": sweep, "output_dir": str(tmp_path)}, "test")
+    first, last = [point for swept in distinct_points(settings) for point in swept_points(settings, swept, 0)]
+    write_so_far = report_so_far("An ablation", settings, [first, last])
+    write_stages(first)
+    write_so_far(first)
+    sweep = read_sweep(tmp_path)
+    assert (len(sweep.points), sweep.n_points) == (1, 2)
+    assert any("1 of 2 points" in warning for warning in page(sweep).warnings)
+    assert {"report.html", "table_8.tex"} <= {path.name for path in tmp_path.iterdir()}
+    (tmp_path / "report.html").unlink()
+    write_stages(last)
+    write_so_far(last)  # `write_report` follows
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_a_tuning_that_two_points_share_is_logged_once(tmp_path):

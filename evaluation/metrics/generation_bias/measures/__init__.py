@@ -92,7 +92,7 @@ class Measure:
     """A number of a response that may depend on the person.
 
     Attributes:
-        name: its name in `generation_bias.outcomes`, a noun: "The NAME of answers depends on the person."
+        name: its name in `generation_bias.outcomes`, a noun: "The NAME of 52 answers is 8.7 words on average."
         values: a function of n answers, a table with the columns response, descriptor, text, … of the run, and of the
             `Context`. It returns n values: numbers, whether something holds, names of classes, or None for no value.
         kind: what the values are.

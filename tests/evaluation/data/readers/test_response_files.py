@@ -1,6 +1,8 @@
 """Files of prompts and responses: columns, matching by prompt_id, logs without ids, control tags."""
 
 import json
+import re
+from datetime import date
 
 import pandas as pd
 import pytest
@@ -54,6 +56,32 @@ def add_responses(path):
     read = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
     rows = read[path.suffix](path).fillna("").to_dict("records")
     return [row | {"response": f"r{index}"} for index, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"who": None}, "column who, row 1 is None"),
+        ({"said": 5}, "column said, row 1 is 5"),
+        ({"ask": ""}, "column ask, row 1 is ''"),
+        ({"when": "yesterday"}, "'yesterday' in the column 'when' is no date"),
+    ],
+)
+def test_errors_name_the_columns_as_the_file_does(tmp_path, change, message):
+    rows = [{"ask": "Hi.", "said": "Hello.", "who": name, "when": "2026-08-31"} for name in ("deaf", "tall")]
+    path = write(tmp_path / "log.parquet", [{**row, **change} for row in rows])
+    named = {"text": "ask", "response": "said", "date": "when"}
+    with pytest.raises(InputError, match=re.escape(message)):
+        read_responses(path, "who", named, since=date(2026, 8, 1))
+
+
+@pytest.mark.parametrize("named", [{"text": "ask"}, {"text": "ask", "response": "said"}])
+def test_an_error_about_a_missing_column_lists_the_header_of_the_file(tmp_path, named):
+    path = write(tmp_path / "log.csv", [{"ask": "Hi.", "said": "Hello.", "who": "deaf"}])
+    with pytest.raises(InputError, match="the columns are: ask, said, who; rename them"):
+        read_responses(path, None, named)
+    with pytest.raises(InputError, match="no column 'date', only ask, said, who; name it by"):
+        read_responses(path, "who", {"text": "ask", "response": "said"}, since=date(2026, 8, 1))
 
 
 def test_responses_are_matched_in_any_order_and_all_wrong_ids_are_counted(tmp_path):

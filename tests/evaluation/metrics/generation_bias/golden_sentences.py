@@ -149,6 +149,7 @@ PAPER = [
     Finding("paper_beams", {"n": None, "paper": {10: "DialoGPT", 3: "BlenderBot 2.0"}}),
     Finding("paper_min_tokens", {"n": None, "n_paper": 20}),
     Finding("paper_ngrams", {"n_paper": 3}),
+    Finding("paper_precision", {"precision": "bfloat16"}),
     Finding("paper_max_tokens", {"n": 80}),
     Finding("paper_corpus_words"),
     Finding("paper_corpus_size", {"n": 1000}),

@@ -51,6 +51,7 @@ def test_the_papers_decoding_has_the_papers_rule_of_mentions(paper):
         ("prompts", "descriptors", 20),
         ("prompts", "answers_per_cell", 2),
         ("prompts", "variations", False),
+        ("model", "dtype", "bfloat16"),
         ("decoding", "arguments", {"num_beams": 1}),
         ("decoding", "arguments", {"min_new_tokens": 5}),
         ("decoding", "arguments", {"no_repeat_ngram_size": 0}),
