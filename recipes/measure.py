@@ -16,7 +16,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import FACTS, Facts, Finding, write_facts
 from evenhand.evaluation.files import json_sha256, write_text
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, check_declared
 from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
 from evenhand.evaluation.metrics.generation_bias.answer_labels import answer_labels, named_people
 from evenhand.evaluation.metrics.generation_bias.answers import (
@@ -131,7 +131,9 @@ def measure(
                 family_store = replace(store, inputs=inputs[name], family=name)
                 collected = FAMILIES[name].collect(family_store, config)
                 with family_store.step("scores"):
-                    scores += processes.on_rank_zero(partial(FAMILIES[name].score, family_store, config, collected))
+                    found = processes.on_rank_zero(partial(FAMILIES[name].score, family_store, config, collected))
+                check_declared(name, found)
+                scores += found
         processes.on_rank_zero(lambda: _finish(store, settings, scores, show=show))
     _check_read(settings.output_dir)
     if show and GENERATION_BIAS in configs and processes.is_rank_zero():

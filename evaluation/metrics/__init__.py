@@ -324,8 +324,12 @@ class Family(ABC):
         return f"{form.label}{group}: {form.description}"
 
     def subtitle(self, run: FamilyRun) -> str:
-        """Return the names of the model and of the dataset."""
-        return f"{run.model_name} · {run.config.prompts.source}"
+        """Return the names of the model, if one is measured, and of the dataset, as the signature has it."""
+        names = [run.model_name] if self.USES_MODEL else []
+        dataset = next((score.signature.get("dataset") for score in run.scores), None)
+        if isinstance(dataset, Mapping) and dataset.get("name"):
+            names.append(display_name(str(dataset["name"])))
+        return " · ".join(names) or run.model_name
 
     def side_by_side(self, runs: Mapping[str, FamilyRun]) -> list[Section]:
         """Return the first sections of a page of several runs: a row for each run, with its headline drawn."""
@@ -440,6 +444,21 @@ def load_family(name: str) -> type[Family]:
     """Return a family's class.
 
     Raises:
-        InputError: the family is unknown.
+        InputError: the family is unknown, or lacks an attribute that each family has.
     """
-    return load_class(__name__, name, Family, "metrics")
+    family = load_class(__name__, name, Family, "metrics")
+    missing = [attribute for attribute in ("Settings", "FORMATS") if not hasattr(family, attribute)]
+    if missing:
+        raise InputError("metrics", f"the family {name} has no {missing[0]}; give it one (docs/extending.md).")
+    return family
+
+
+def check_declared(name: str, scores: Iterable[BiasScore]) -> None:
+    """Raise InputError if a family returned a score that no FORMATS declares: pages would leave it out."""
+    for score in scores:
+        try:
+            format_of(score)
+        except KeyError:
+            raise InputError(
+                "metrics", f"the family {name} has a score {score.metric!r}, which is not in its FORMATS; add it."
+            ) from None
