@@ -239,9 +239,9 @@ class Family(ABC):
         return {}
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        """Return the score at the top of the report: the first of all rows, or the first with a value, or the first."""
+        """Return the score at the top of the report: the first of all rows, else of the first metric, with a value."""
         of_all = [score for score in scores if not score.group]
-        defined = [score for score in scores if math.isfinite(score.value)]
+        defined = [score for score in scores if score.metric == scores[0].metric and math.isfinite(score.value)]
         return next(iter([*of_all, *defined, *scores]), None)
 
     def find_verdict(self, run: FamilyRun) -> Finding:
