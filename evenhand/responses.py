@@ -165,7 +165,7 @@ def measure_responses(
             is_about_frame = error.field in ("responses", f"responses: {FRAME}")
             problem = error.problem.removeprefix(f"{FRAME}: ")
             if output_dir is None:  # nothing is kept
-                problem = problem.removesuffix(f" {REST_MEASURED.format(temporary)}")
+                problem = problem.removesuffix(f" {REST_MEASURED} {temporary}.")
             raise InputError(FRAME if is_about_frame else error.field, problem) from None
         return _read_result(checked_settings)
 
