@@ -59,4 +59,5 @@ def user_commands() -> dict[str, str]:
     return purposes
 
 
-COMMANDS = {**user_commands(), **SHIPPED}
+USER_COMMANDS = user_commands()
+COMMANDS = {**SHIPPED, **USER_COMMANDS}

@@ -8,9 +8,12 @@ import pytest
 
 import evenhand
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
+from evenhand.evaluation.metrics import load_family
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import checked
-from evenhand.recipes.settings import MeasureSettings, TrainClassifierSettings
+from evenhand.recipes.settings import MeasureSettings, TrainClassifierSettings, family_config
 from evenhand.recipes.train_classifier import train_classifier
 
 TABLE = pd.DataFrame({"template": ["a", "a"], "descriptor": ["old", "deaf"], "text": ["I'm old.", "I'm deaf."]})
@@ -33,6 +36,23 @@ def test_paths_may_stand_in_groups_of_settings():
     values = {"model": {"name": Path("m")}, "generation_bias": {"style_clusters": Path("c.json")}}
     settings = checked(MeasureSettings, values, "measure")
     assert settings.model.name == "m" and settings.generation_bias.style_clusters == "c.json"
+
+
+@pytest.mark.parametrize(
+    ("family", "files"), [("embedding_bias", {"vectors": "v"}), ("translation_bias", {"translations": "t"})]
+)
+def test_files_of_results_need_no_model(family, files):
+    settings = checked(MeasureSettings, {"metrics": [family], family: files}, "measure")
+    assert not family_config(settings, family).model.name
+    with pytest.raises(InputError, match="none is given"):
+        family_config(checked(MeasureSettings, {"metrics": [family]}, "measure"), family)
+
+
+def test_the_headline_is_a_score_with_a_value():
+    german = BiasScore("embedding_gap", float("nan"), 0.0, (-2.0, 2.0), n=0, group={"lang": "de"}, reason="few")
+    spanish = BiasScore("embedding_gap", 0.5, 0.0, (-2.0, 2.0), n=6, group={"lang": "es"})
+    assert load_family("embedding_bias")().headline([german, spanish]) == spanish
+    assert load_family("embedding_bias")().headline([german]) == german
 
 
 def test_a_corpus_is_counted_once():
@@ -68,3 +88,15 @@ def test_no_classifier_is_trained_without_texts(tmp_path):
     columns = {"text_column": "text", "label_column": "label", "labels": {}, "report_to": "none"}
     with pytest.raises(InputError, match="give other texts"):
         train_classifier(checked(TrainClassifierSettings, {**values, **columns}, "train_classifier"))
+
+
+def test_one_of_something_has_a_verb_in_the_singular():
+    counts = {"n_languages": 1, "n_masculine": 0, "n_feminine": 0, "n_untested": 1, "mean": 0.0}
+    said = load_family("embedding_bias")().sentence(Finding("gaps", counts))
+    assert "in 0 of 1 language (1 has no test)" in said
+    counts = {"n_used": 1, "n_languages": 2, "n_missing": 1}
+    said = load_family("translation_bias")().sentence(Finding("languages", counts))
+    assert said == "1 of 2 languages is in the scores; 1 of its sentences is left out."
+    counts = {"effect": None, "n_descriptors": 2, "n_above": 1, "n_below": 0, "n_unknown": 1}
+    said = load_family("offensiveness")().sentence(Finding("effects", counts))
+    assert "1 has an interval above 0, and 0 below 0; 1 has no interval." in said
