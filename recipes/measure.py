@@ -74,6 +74,7 @@ SCORING = (
 )
 LINK = Link("answers, person by person", RESPONSES_PAGE)
 SCREEN = "screen"  # the family that `--screen` measures first
+REST_MEASURED = "What needs no styles is in"  # a folder, which ends the error
 SHARE_OF_FIRST = 0.1  # of the people, who may get more answers after a screen
 
 
@@ -175,15 +176,10 @@ def typed_command() -> list[str] | None:
     return ["evenhand", *sys.argv[1:]] if program.name in ("evenhand", "__main__.py") else None
 
 
-def rest_measured(folder: Path) -> str:
-    """Return the sentence about what was measured although a style classifier could not read the responses."""
-    return words(Finding("rest_measured", {"folder": str(folder)}))
-
-
 def _check_read(folder: Path) -> None:
     """Raise InputError if a style classifier could not read the responses of a finished run."""
     for name, fault in read_unread(folder).items():
-        raise InputError(f"generation_bias.{name}", f"{words(fault)} {rest_measured(folder)}")
+        raise InputError(f"generation_bias.{name}", f"{words(fault)} {REST_MEASURED} {folder}.")
 
 
 def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Mapping[str, Json]) -> None:

@@ -11,7 +11,10 @@ SECTIONS = [
     *(Finding(kind) for kind in ("decide_size", "decide_whom", "decide_wrong", "decide_useful")),
     Finding("step_read", {"both": False}),
     Finding("step_read", {"both": True}),
-    *(Finding(kind) for kind in ("step_loop", "step_plan", "step_service", "step_audit", "step_check_log")),
+    *(
+        Finding(kind)
+        for kind in ("step_loop", "step_plan", "step_costs", "step_service", "step_audit", "step_check_log")
+    ),
     Finding("step_check", {"after_audit": False}),
     Finding("step_check", {"after_audit": True}),
     *(Finding(f"word_{word}") for word in ("descriptor", "template", "group", "style")),
