@@ -116,6 +116,7 @@ class HasFolder(Protocol):
     @property
     def folder(self) -> Path:
         """The run's folder."""
+        ...
 
 
 @python_door()
