@@ -106,7 +106,7 @@ def simulate(truth: Truth, simulations: int) -> dict[str, float]:
     covered = []
     for seed in range(simulations):
         run = simulated_run(truth, seed)
-        table = attribute_effects(run, attributes_of(run.responses))
+        table = attribute_effects(run, attributes_of(run.responses.table))
         shown = [row for row in table_rows(table) if row["certainty"] == "shown"]
         truths = [true_effect(truth, row) for row in shown]
         n_false += any(value == 0 for value in truths)

@@ -38,7 +38,6 @@ from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.report.figures import AFTER_COLOR, MUTED
 from evenhand.evaluation.runs.record import FINISHED, run_state
 from evenhand.evaluation.score import SCORES, Kind, read_scores
 from evenhand.mitigation.hidden_state_maps import load_maps
@@ -57,6 +56,8 @@ from evenhand.recipes.sweep.points import point_results
 
 CAPABILITY = "capability"  # the metric of tasks of lm-evaluation-harness
 FIRST_TOKENS = 4
+MARKERS = "osD^v<>PX*p"
+MARGIN = 20  # of the figure, in % removed
 N_DIVERGENCES = 40  # responses of each side from which the divergence is read
 BEGIN = "<!-- `make map` writes this section -->"
 END = "<!-- end of the section of `make map` -->"
@@ -215,7 +216,8 @@ def section(rows: Sequence[dict[str, Any]], settings: LoopSettings, command: str
         f"$ .venv/bin/{command}",
         "```",
         "",
-        f"![{COLUMNS[removed_column(rows)].capitalize()}, against the response to the person kept](map.png)",
+        "![Two panels: removed of the divergence and of pooled FGB*, against the response to the person that is kept, "
+        "one point a method](map.png)",
         "",
         f"| method | seed | {' | '.join(COLUMNS.values())} | CPU minutes | serving needs |",
         "|" + " --- |" * (len(COLUMNS) + 4),
@@ -251,38 +253,42 @@ def write_section(page: Path, text: str) -> None:
     write_text(page, text)
 
 
-def removed_column(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the column of the figure: of pooled FGB*, or of the divergence if the base shows no bias to remove."""
-    is_known = any(not math.isnan(row.get("reduction", math.nan)) for row in rows)
-    return "reduction" if is_known else "divergence_untuned"
-
-
 def write_figure(file: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Draw what is removed against the response to the person that is kept, with 95 % intervals."""
+    """Draw what is removed against the response to the person that is kept, with 95 % intervals.
+
+    On the left, removed is of the divergence, which only trained methods have, and on the right of pooled FGB*, whose
+    whiskers may end outside.
+    """
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    removed = removed_column(rows)
     kept = "relevance_to_person_kept"
-    figure, axes = pyplot.subplots(figsize=(7, 5), layout="constrained")
-    for row in rows:
-        x = row.get(removed, math.nan)
-        y = row.get(kept, math.nan)
-        if row["failed"] or math.isnan(x) or math.isnan(y):
-            continue
-        axes.errorbar(
-            100 * x,
-            100 * y,
-            xerr=whisker(row, removed),
-            yerr=whisker(row, kept),
-            fmt="o",
-            color=AFTER_COLOR,
-            ecolor=MUTED,
-        )
-        axes.annotate(row["method"], (100 * x, 100 * y), textcoords="offset points", xytext=(6, 6))
-    axes.margins(x=0.2)  # for the names
-    axes.set_xlabel(f"{COLUMNS[removed]}, %")
-    axes.set_ylabel("response to the person kept, %")
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4.5), layout="constrained", sharey=True)
+    handles = {}
+    for panel, removed in zip(panels, ("divergence_untuned", "reduction"), strict=True):
+        shown = []
+        for row in rows:
+            x = row.get(removed, math.nan)
+            y = row.get(kept, math.nan)
+            if row["failed"] or math.isnan(x) or math.isnan(y):
+                continue
+            shown.append(100 * x)
+            number = methods.index(row["method"])
+            handles[row["method"]] = panel.errorbar(
+                100 * x,
+                100 * y,
+                xerr=whisker(row, removed),
+                yerr=whisker(row, kept),
+                fmt=MARKERS[number % len(MARKERS)],
+                color=f"C{number}",
+                elinewidth=0.7,
+            )
+        if shown:
+            panel.set_xlim(min(*shown, 0) - MARGIN, max(*shown, 0) + MARGIN)
+        panel.set_xlabel(f"{COLUMNS[removed]}, %", loc="right")
+    panels[0].set_ylabel("response to the person kept, %")
+    figure.legend(list(handles.values()), list(handles), loc="outside right upper", frameon=False)
     figure.savefig(file, dpi=150, facecolor="white")
     pyplot.close(figure)
 

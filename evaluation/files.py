@@ -231,13 +231,21 @@ def read_json(path: Path, field: str, limit: int = MAX_TEXT_BYTES) -> Any:
     """Return the content of a JSON file.
 
     Raises:
-        InputError: the file cannot be read, or is not JSON.
+        InputError: the file cannot be read, is not JSON, or has a key twice.
     """
     text = read_text(path, field, limit)
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise InputError(field, f"{path} is not JSON: {error}.") from None
+
+
+def unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the object with these keys; ValueError if a key occurs twice, of which one would be lost."""
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"one of the keys {', '.join(keys)} occurs twice")
+    return dict(pairs)
 
 
 def read_yaml(path: Path, field: str) -> Any:

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import traceback
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -31,7 +32,8 @@ def load_module(package: str, name: str, field: str) -> ModuleType:
     """Return the module `name` of a package.
 
     Raises:
-        InputError: the package has no such module, or two folders have one. `field` is the setting with the name.
+        InputError: the package has no such module, two folders have one, or importing the user's one raised an error.
+            `field` is the setting with the name.
     """
     folders = list(import_module(package).__path__)
     if name not in module_names(package):
@@ -43,7 +45,24 @@ def load_module(package: str, name: str, field: str) -> ModuleType:
     files = [Path(folder) / f"{name}.py" for folder in folders]
     if sum(file.is_file() for file in files) > 1:
         raise InputError(field, f"{name!r} is the name of two modules; rename yours in {PATH_VARIABLE}.")
-    return import_module(f"{package}.{name}")
+    try:
+        return import_module(f"{package}.{name}")
+    except InputError:
+        raise
+    except Exception as error:
+        file = next((file for file in files if file.is_file()), None)
+        if file is None or file == files[0]:  # a module of Evenhand
+            raise
+        problem = f"{type(error).__name__}: {getattr(error, 'msg', error)}"
+        raise InputError(field, f"{file}{_line_of(error, file)} cannot be imported: {problem}.") from error
+
+
+def _line_of(error: Exception, file: Path) -> str:
+    """Return the line of a file at which importing it raised an error, as text; "" if the error is elsewhere."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    if isinstance(error, SyntaxError):
+        lines.append(error.lineno)
+    return f", line {lines[-1]}," if lines else ""
 
 
 def load_class(package: str, name: str, base: type[Base], field: str) -> type[Base]:

@@ -761,10 +761,13 @@ def as_settings(settings: object) -> Any:
 def checked(cls: type, values: object, source: str) -> Any:
     """Return an instance of a settings class from nested plain values, after a check of every key, type and range.
 
+    In Python, paths may be given as `Path`.
+
     Raises:
         InputError: a key is unknown; a value has the wrong type or is out of range. The one-line message begins with
             `source` and has the dotted name of each wrong setting.
     """
+    values = _with_texts_for_paths(values)
     if faults := list(_unusable("", values)):
         raise InputError(source, f"{'; '.join(faults)}")
     try:
@@ -774,6 +777,17 @@ def checked(cls: type, values: object, source: str) -> Any:
     if faults := list(_booleans_for_numbers("", values, settings)):
         raise InputError(source, f"{'; '.join(faults)}")
     return settings
+
+
+def _with_texts_for_paths(values: Any) -> Any:
+    """Return nested values with a text in place of each `Path`."""
+    if isinstance(values, Path):
+        return str(values)
+    if isinstance(values, Mapping):
+        return {key: _with_texts_for_paths(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_with_texts_for_paths(value) for value in values]
+    return values
 
 
 def _items(values: object) -> Iterator[tuple[str, object]]:

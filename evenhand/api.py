@@ -1,7 +1,8 @@
 """The Python API: measure, label, tune and compare as functions that return a run (docs/python_api.md).
 
 Each function takes the settings of its command as arguments, groups as dictionaries, and does what the command does:
-a finished run returns at once, a killed one resumes.
+a finished run returns at once, a killed one resumes. The commands are imported in the functions, because they import
+PyTorch, and a program that only reads runs needs none of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +20,6 @@ from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import SCORES, BiasScore, read_scores
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.tables import read_table
-from evenhand.recipes import compare as compare_command
-from evenhand.recipes import label as label_command
-from evenhand.recipes import measure as measure_command
-from evenhand.recipes import tune as tune_command
-from evenhand.recipes.automatic import resolve
-from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings, TuneSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -58,10 +53,12 @@ class Run:
         """Return a table, such as "responses", "styles", "effects" or "labels".
 
         Raises:
-            InputError: the run has no such table.
+            InputError: the folder has no run, or the run has no such table.
         """
         if name not in self.tables:
-            raise InputError("table", f"{self.folder} has no table {name!r}; it has {', '.join(self.tables)}.")
+            _ = self.record  # raises if there is no run
+            listed = ", ".join(self.tables) or "none"
+            raise InputError("table", f"{self.folder} has no table {name!r}; its tables are: {listed}.")
         return read_table(self.folder / f"{name}.parquet")
 
     @property
@@ -76,7 +73,11 @@ class Run:
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """The run's record: settings, fingerprints of its inputs, facts and times."""
+        """The run's record: settings, fingerprints of its inputs, facts and times.
+
+        Raises:
+            InputError: the folder has no run.
+        """
         record = read_record(self.folder, "run")
         if record is None:
             raise InputError("run", f"{self.folder} has no run; give the folder of one.")
@@ -105,6 +106,10 @@ def measure(
     Raises:
         InputError: a setting or an input cannot be used.
     """
+    from evenhand.recipes import measure as measure_command
+    from evenhand.recipes.automatic import resolve
+    from evenhand.recipes.settings import MeasureSettings
+
     if tokenizer is None:
         if not isinstance(model, str | Path | Mapping):
             raise InputError("tokenizer", "a loaded model needs its tokenizer; give it as the second argument.")
@@ -137,6 +142,9 @@ def label(run: Run | str | Path, **settings: object) -> Run:
     Raises:
         InputError: a setting or the measurement cannot be used.
     """
+    from evenhand.recipes import label as label_command
+    from evenhand.recipes.settings import LabelSettings
+
     labelled = _settings(LabelSettings, {"run": _folder(run), **settings}, "label")
     label_command.label(labelled)
     return Run(labelled.output_dir)
@@ -165,6 +173,9 @@ def tune(
         InputError: a setting or the labels cannot be used, the model is not the labelled one or not saved, or the tuned
             model was rejected.
     """
+    from evenhand.recipes import tune as tune_command
+    from evenhand.recipes.settings import TuneSettings
+
     tuned = _settings(TuneSettings, {"labels": _folder(labels), "method": method, **settings}, "tune")
     if model is None or tokenizer is None:
         if model is not None or tokenizer is not None:
@@ -201,6 +212,9 @@ def compare(
     Raises:
         InputError: a setting or a run cannot be used.
     """
+    from evenhand.recipes import compare as compare_command
+    from evenhand.recipes.settings import CompareSettings
+
     values = {"before": _folder(before), "after": _folder(after), **settings}
     for name, run in (("labels", labels), ("tuning", tuning)):
         if run is not None:
@@ -215,6 +229,4 @@ def _folder(run: Run | str | Path) -> str:
 
 
 def _settings(kind: type, values: Mapping[str, object], source: str) -> Any:
-    """Return checked settings; paths may be given as `Path`."""
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
-    return checked(kind, {"report_to": "none", **plain}, source)
+    return checked(kind, {"report_to": "none", **values}, source)

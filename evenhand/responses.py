@@ -30,7 +30,7 @@ from evenhand.evaluation.report.numbers import sanitize, score_text
 from evenhand.evaluation.report.output import REPORT
 from evenhand.evaluation.score import BiasScore, Form, find_score, signature_line
 from evenhand.evaluation.settings import checked
-from evenhand.recipes.measure import measure
+from evenhand.recipes.measure import REST_MEASURED, measure
 from evenhand.recipes.settings import GENERATION_BIAS, MeasureSettings, family_config
 
 USED_COLUMNS = (
@@ -113,7 +113,7 @@ def measure_responses(
     style_clusters: str | Path | None = None,
     model: str = "responses",
     seed: int = 0,
-    outcomes: Sequence[str] | Mapping[str, Callable[[list[str]], Sequence]] = (),
+    outcomes: str | Sequence[str] | Mapping[str, Callable[[list[str]], Sequence]] = (),
     output_dir: str | Path | None = None,
     **settings: object,
 ) -> MeasuredResponses:
@@ -141,13 +141,13 @@ def measure_responses(
     classifier = style_classifier if isinstance(style_classifier, Mapping) else str(style_classifier)
     settings = {
         **settings,
-        "outcomes": list(outcomes),
+        "outcomes": [outcomes] if isinstance(outcomes, str) else list(outcomes),
         "style_classifier": classifier,
         "style_clusters": None if style_clusters is None else str(style_clusters),
     }
     if isinstance(outcomes, Mapping):
         frame = _with_outcomes(frame, outcomes)
-    used = dict.fromkeys(name for name in (*USED_COLUMNS, *outcomes) if name in frame)
+    used = dict.fromkeys(name for name in (*USED_COLUMNS, *settings["outcomes"]) if name in frame)
     with TemporaryDirectory(prefix="evenhand-") as temporary:
         values = {
             "model": {"name": str(model)},
@@ -163,9 +163,10 @@ def measure_responses(
             measure(checked_settings, show=False, frame=responses_in_frame(frame[list(used)], Path(FRAME), once=once))
         except InputError as error:
             is_about_frame = error.field in ("responses", f"responses: {FRAME}")
-            raise InputError(
-                FRAME if is_about_frame else error.field, error.problem.removeprefix(f"{FRAME}: ")
-            ) from None
+            problem = error.problem.removeprefix(f"{FRAME}: ")
+            if output_dir is None:  # nothing is kept
+                problem = problem.removesuffix(f" {REST_MEASURED} {temporary}.")
+            raise InputError(FRAME if is_about_frame else error.field, problem) from None
         return _read_result(checked_settings)
 
 

@@ -209,7 +209,8 @@ class BiasCallback(MeasureCallback):
             seed: seed of the responses and the permutations.
 
         Raises:
-            InputError: a column is missing, the prompts have fewer than two descriptors, or `every` is not positive.
+            InputError: a column is missing, a prompt_id occurs twice, the prompts have fewer than two descriptors, or
+                `every` is not positive.
         """
         super().__init__(self._scores, every)
         require_columns(list(prompts), PROMPT_COLUMNS, "prompts")
@@ -217,6 +218,8 @@ class BiasCallback(MeasureCallback):
             raise InputError(
                 "prompts", f"{prompts[columns.DESCRIPTOR].nunique()} descriptors; give prompts of two or more."
             )
+        if columns.PROMPT_ID in prompts and prompts[columns.PROMPT_ID].duplicated().any():  # with equal random numbers
+            raise InputError("prompts", "a prompt_id occurs twice; give each row its own, or leave the column out.")
         if every < 1:
             raise InputError("every", f"{every}; give 1 or more steps.")
         self.prompts = _with_all_columns(prompts)

@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 from xml.etree import ElementTree
 
 from evenhand.evaluation.doors import python_door
@@ -11,10 +12,15 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.limits import findings_against, findings_alone
+from evenhand.evaluation.metrics.generation_bias.limits import (
+    findings_against,
+    findings_alone,
+    people_without_answers,
+)
 from evenhand.evaluation.metrics.generation_bias.words import note, words
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.runs.pages import CHECKED, claim_pages, clear_pages
+from evenhand.evaluation.settings import checked
 from evenhand.recipes.check_screen import SCREEN, screen_findings
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.limit_texts import LimitText, limit_texts
@@ -68,12 +74,13 @@ def check_findings(settings: CheckSettings) -> list[LimitResult]:
             "against", "give --against RUN, a baseline, or --max_pooled_fgb, --max_difference or --max_spread alone."
         )
     after = _family_run(settings.run, "run")
-    findings = findings_alone(
+    of_run = findings_alone(
         after,
         max_pooled_fgb=settings.max_pooled_fgb,
         max_spread=settings.max_spread,
         max_difference=settings.max_difference,
     )
+    findings = [*of_run, *people_without_answers(after)]
     if settings.against is None:
         return findings
     if settings.against.resolve() == settings.run.resolve():
@@ -103,22 +110,34 @@ def find_next_step(status: str, settings: CheckSettings) -> Finding:
     return Finding("after_check", {"status": status, "run": str(settings.run), "against": against})
 
 
+class HasFolder(Protocol):
+    """A run, such as `evenhand.Run`."""
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+
+
 @python_door()
-def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | None = None) -> None:
+def assert_no_worse(
+    run: Path | str | HasFolder, *, against: Path | str | HasFolder, max_rise: float | None = None
+) -> None:
     """Raise AssertionError unless a run is shown to be no more biased than a baseline, up to a relative rise.
 
     Args:
-        run: folder of a finished run of `measure`, of the new model.
-        against: folder of such a run of the baseline, over the same prompts.
+        run: a finished run of `measure`, of the new model, or its folder.
+        against: such a run of the baseline, over the same prompts, or its folder.
         max_rise: limit of the rise of pooled FGB*, in % of the baseline's; None: the smallest limit that these runs
             show to hold with a probability of 80 % if nothing has changed.
 
     Raises:
         AssertionError: the rise is shown to exceed the limit, it is not shown to be within the limit, or the effect on
             a descriptor, or an outcome such as another language, is shown to have grown. The message has the numbers.
-        InputError: a folder has no such run, or the runs have different prompts or classifiers.
+        InputError: a folder has no such run, the runs have different prompts or classifiers, or the limit is no number
+            from 0.
     """
-    findings = checked_limits(CheckSettings(run=Path(run), against=Path(against), max_rise=max_rise))
+    folders = {name: getattr(each, "folder", each) for name, each in (("run", run), ("against", against))}
+    findings = checked_limits(checked(CheckSettings, {**folders, "max_rise": max_rise}, "assert_no_worse"))
     failed = [str(found) for found in findings if found.status != HOLDS]
     if failed:
         raise AssertionError("\n".join(failed))

@@ -151,7 +151,10 @@ def run_command(command: str, settings: Any) -> int:
         raise InputError(
             "PYTHONOPTIMIZE", "2 removes docstrings, without which transformers fails; unset it, or give 1."
         )
-    function = getattr(import_module(f"evenhand.recipes.{command_module(command)}"), command)
+    module = import_module(f"evenhand.recipes.{command_module(command)}")
+    function = getattr(module, command, None)
+    if function is None:  # a command of the user
+        raise InputError("command", f"{module.__file__} must define the function {command}(settings).")
     try:
         with nullcontext() if command == WAITING else working(f"evenhand {command}"):
             status = function(settings) if command in PARALLEL else processes.on_rank_zero(lambda: function(settings))

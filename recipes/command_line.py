@@ -23,12 +23,12 @@ from pydantic_settings import CliPositionalArg, CliSettingsSource, SettingsError
 from evenhand.evaluation.doors import SHORT_NAMES
 from evenhand.evaluation.errors import InputError, first_line, format_value, require_extra, unknown_name
 from evenhand.evaluation.files import load_yaml, read_yaml
-from evenhand.evaluation.plugins import load_class
+from evenhand.evaluation.plugins import PATH_VARIABLE, load_class
 from evenhand.evaluation.runs.paths import with_resolved_paths
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, StrictSettings, checked, group_of
-from evenhand.recipes.commands import COMMANDS, EXAMPLES, SHIPPED
+from evenhand.recipes.commands import COMMANDS, EXAMPLES, SHIPPED, USER_COMMANDS
 from evenhand.recipes.configs import config_file, shipped
 from evenhand.recipes.received import CODE, LAUNCHES, acting_settings, without_places
 
@@ -103,9 +103,15 @@ class CommandLine:
 
 
 def settings_class(command: str) -> type[BaseModel]:
-    """Return the class of a command's settings."""
+    """Return the class of a command's settings.
+
+    Raises:
+        InputError: a module of the user has the command's name and no settings, or the name of one of Evenhand's.
+    """
     from evenhand.recipes import settings  # the families of metrics take a second to import
 
+    if command in SHIPPED and command in USER_COMMANDS:
+        raise InputError("command", f"{command!r} is the name of two commands; rename yours in {PATH_VARIABLE}.")
     if command in settings.COMMANDS:
         return settings.COMMANDS[command]
     return load_class("evenhand.recipes.user_commands", command, StrictSettings, "command")

@@ -33,7 +33,7 @@ EXAMPLES = {
     "compare": "evenhand compare runs/before runs/after --output_dir runs/compared",
     "rate": "evenhand rate runs/before runs/after",
     "loop": "evenhand loop runs/my-model --methods distill,exchange",
-    "ablate": "evenhand ablate --config testbed_alpha --dtype float32 --seeds 0,1",
+    "ablate": "evenhand ablate my-model --sweep '[{method: control_tags, label.beta: [0.01, 0.03]}]' --seeds 0,1",
     "report": "evenhand report runs/one runs/two",
     "plan": "evenhand plan runs/my-model",
     "check": "evenhand check runs/new --against runs/old",
@@ -59,4 +59,5 @@ def user_commands() -> dict[str, str]:
     return purposes
 
 
-COMMANDS = {**user_commands(), **SHIPPED}
+USER_COMMANDS = user_commands()
+COMMANDS = {**SHIPPED, **USER_COMMANDS}

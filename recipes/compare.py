@@ -16,7 +16,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import FACTS, Facts, write_facts
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics import FamilyRun, check_declared
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.compared_runs import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.decision import MEASURE_MORE
@@ -67,7 +67,9 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
             _check_base(read_measurement(settings.after, "after")[0].model)
             changes = []
             for name, compared in loadable.items():
-                changes += _differences(store, name, compared, settings.labels)
+                found = _differences(store, name, compared, settings.labels)
+                check_declared(name, found)
+                changes += found
             write_scores(store.folder / SCORES, changes)
             facts = facts_of(runs)
             write_facts(store.folder / FACTS, facts)

@@ -16,7 +16,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import FACTS, Facts, Finding, write_facts
 from evenhand.evaluation.files import json_sha256, write_text
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, check_declared
 from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
 from evenhand.evaluation.metrics.generation_bias.answer_labels import answer_labels, named_people
 from evenhand.evaluation.metrics.generation_bias.answers import (
@@ -74,6 +74,7 @@ SCORING = (
 )
 LINK = Link("answers, person by person", RESPONSES_PAGE)
 SCREEN = "screen"  # the family that `--screen` measures first
+REST_MEASURED = "What needs no styles is in"  # a folder, which ends the error
 SHARE_OF_FIRST = 0.1  # of the people, who may get more answers after a screen
 
 
@@ -111,7 +112,8 @@ def measure(
     settings = with_precision(settings, settings.output_dir, precision)  # may import torch, so inputs are checked first
     configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
-        configs[settings.metrics[0]].open_model().check()
+        if settings.model.name:
+            configs[settings.metrics[0]].open_model().check()
         if loaded is None and any(FAMILIES[name].loads_model(config) for name, config in configs.items()):
             processes.on_rank_zero(configs[settings.metrics[0]].open_model().check_memory)
     if settings.screen_first:
@@ -129,7 +131,9 @@ def measure(
                 family_store = replace(store, inputs=inputs[name], family=name)
                 collected = FAMILIES[name].collect(family_store, config)
                 with family_store.step("scores"):
-                    scores += processes.on_rank_zero(partial(FAMILIES[name].score, family_store, config, collected))
+                    found = processes.on_rank_zero(partial(FAMILIES[name].score, family_store, config, collected))
+                check_declared(name, found)
+                scores += found
         processes.on_rank_zero(lambda: _finish(store, settings, scores, show=show))
     _check_read(settings.output_dir)
     if show and GENERATION_BIAS in configs and processes.is_rank_zero():
@@ -175,7 +179,7 @@ def typed_command() -> list[str] | None:
 def _check_read(folder: Path) -> None:
     """Raise InputError if a style classifier could not read the responses of a finished run."""
     for name, fault in read_unread(folder).items():
-        raise InputError(f"generation_bias.{name}", f"{words(fault)} What needs no styles is in {folder}.")
+        raise InputError(f"generation_bias.{name}", f"{words(fault)} {REST_MEASURED} {folder}.")
 
 
 def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Mapping[str, Json]) -> None:

@@ -14,11 +14,12 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
-from evenhand.evaluation.settings import DecodingSettings, as_settings
+from evenhand.evaluation.settings import Access, DecodingSettings, as_settings
 from evenhand.mitigation.methods import Method, TrainedMethod, load_method
 from evenhand.recipes.automatic import BEFORE, first_measurement, with_precision
 from evenhand.recipes.received import CODE, SERVER, acting_settings
 from evenhand.recipes.settings import (
+    FAMILIES,
     GENERATION_BIAS,
     CompareSettings,
     LabelSettings,
@@ -227,13 +228,17 @@ class _Planner:
         """Return the measurement of the method's model.
 
         Relevance is left out: a comparison computes it for the responses of both models, by the base model. If the
-        method changes no weights, only generation bias is measured: the other families read the weights, which are the
-        base's, and not the responses. The files of a tuned adapter name its base, and the revision of the base.
+        method changes no weights, only families that read answers are measured: the others read the weights, which are
+        the base's. The files of a tuned adapter name its base, and the revision of the base.
         """
         measurement = measurement.replaced(generation_bias=measurement.generation_bias.replaced(relevance=False))
         trained = self.method.training_part
         if trained is None or not trained.changes_weights:
-            measurement = measurement.with_metrics(GENERATION_BIAS)
+            families = {name: FAMILIES[name] for name in measurement.metrics}
+            reads_answers = [
+                name for name, each in families.items() if each.USES_MODEL and each.NEEDS == Access.ANSWERS
+            ]
+            measurement = measurement.with_metrics(*reads_answers)
         if tune is not None:
             model = measurement.model.replaced(
                 name=str(tune.output_dir / ADAPTER_FOLDER),

@@ -809,12 +809,6 @@ COMMANDS: dict[str, type] = {
 
 def family_config(settings: MeasureSettings, family: str, *, for_comparisons: bool = False) -> FamilyConfig:
     """Return the config of a family's measurement; raise InputError if it needs a model and the settings name none."""
-    if not settings.model.name and not settings.write_prompts and FAMILIES[family].USES_MODEL:
-        raise InputError(
-            "model",
-            f"none is given; give {spelled('model', 'NAME')}, a Hugging Face id or a folder, or begin with --config "
-            "testbed (`evenhand loop`: --config loop), whose small models ship with Evenhand.",
-        )
     wrap_model = None
     if settings.method is not None:
         styled = getattr(settings, GENERATION_BIAS)
@@ -830,6 +824,13 @@ def family_config(settings: MeasureSettings, family: str, *, for_comparisons: bo
         value = getattr(settings, shared_field.name, None)
         if value is not None:
             shared[shared_field.name] = value
-    return FamilyConfig(
+    config = FamilyConfig(
         **shared, settings=getattr(settings, family), for_comparisons=for_comparisons, wrap_model=wrap_model
     )
+    if not settings.model.name and not settings.write_prompts and FAMILIES[family].loads_model(config):
+        raise InputError(
+            "model",
+            f"none is given; give {spelled('model', 'NAME')}, a Hugging Face id or a folder, or begin with --config "
+            "testbed (`evenhand loop`: --config loop), whose small models ship with Evenhand.",
+        )
+    return config

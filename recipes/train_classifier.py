@@ -15,6 +15,7 @@ import pandas as pd
 from peft import PeftModel
 
 from evenhand.evaluation.data.readers.labelled_texts import held_out_mask
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of, write_json, write_text
 from evenhand.evaluation.models.classifier_folders import (
     ADAPTER_FILES,
@@ -115,6 +116,9 @@ def read_splits(settings: TrainClassifierSettings, files: Mapping[str, Path]) ->
     """Return the names of the labels, and the splits, given the file of each.
 
     The test split is a file or a random part of `texts`. Training texts that are also in another split are left out.
+
+    Raises:
+        InputError: a file cannot be read, or no training text is left.
     """
     rows = {}
     for field, path in files.items():
@@ -128,6 +132,8 @@ def read_splits(settings: TrainClassifierSettings, files: Mapping[str, Path]) ->
     elsewhere = {text for field in (TEST_TEXTS, DEV_TEXTS) for text, _ in rows[field]}
     names = sorted({name for split in rows.values() for _, labels in split for name in labels})
     rows[TEXTS] = [row for row in rows[TEXTS] if row[0] not in elsewhere]
+    if not rows[TEXTS]:
+        raise InputError(TEXTS, "all texts are also in the split for testing or for thresholds; give other texts.")
     splits = {}
     for field, split in rows.items():
         truth = np.array([[name in labels for name in names] for _, labels in split], dtype=bool)

@@ -1,10 +1,7 @@
 """The examples of docs/extending.md run as they stand on the page, from a folder of the user's own."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,10 +11,13 @@ from typing import ClassVar
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.models.base import Model, response_batch
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import Form, find_score, read_scores
+from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation import methods
 from evenhand.mitigation.settings import TuningSettings
@@ -37,18 +37,23 @@ from evenhand.recipes.command_line import read_settings
 from evenhand.recipes.loop import check_points
 from evenhand.recipes.point import plan_points
 
+Path("groups.csv").write_text("group,text\\nwomen,I am a woman.\\nmen,I am a man.\\n")
 quiet = ["--report_to", "none", "--quiet"]
-measured = ["measure", "--metrics", "prompt_length", "--prompts.descriptors", "20"]
-for run, words in (("before", "3"), ("after", "7")):
-    assert main([*measured, "--prompt_length.min_words", words, "--output_dir", run, *quiet]) == 0
+measured = ["measure", "--config", "testbed", "--metrics", "word_share", "--word_share.data", "groups.csv"]
+measured += ["--word_share.word", "you"]
+for run, seed in (("before", "1"), ("after", "2")):
+    assert main([*measured, "--seed", seed, "--output_dir", run, *quiet]) == 0
 assert main(["compare", "before", "after", "--output_dir", "changes", *quiet]) == 0
 assert main(["report", "before", "after", "--output_dir", "both", "--quiet"]) == 0
-loop = read_settings("loop", Path("loop"), {"measure.metrics": "generation_bias,prompt_length"})
-(point,) = plan_points(loop, "shortest", lambda name, command, stage: Path("loop") / name)
-check_points(Path("loop"), [point])
-after = point.after
-assert after.metrics == ["generation_bias", "prompt_length"] and after.prompt_length.min_words == 1
-assert main([*measured, "--prompt_length.min_word", "3"]) == 2
+families = {"measure.metrics": "generation_bias,word_share"}
+loop = read_settings("loop", Path("loop"), {"measure.word_share.data": "groups.csv", **families})
+for method in ("prompt", "shortest"):
+    (point,) = plan_points(loop, method, lambda name, command, stage: Path("loop") / name)
+    check_points(Path("loop"), [point])
+    assert point.after.metrics == ["generation_bias", "word_share"] and point.after.word_share.answers == 4
+assert main([*measured, "--word_share.wrod", "you"]) == 2
+assert main([*measured, "--method", "unaware", "--output_dir", "unasked", *quiet]) == 2
+assert main(["measure", "--config", "testbed", "--metrics", "word_share", "--output_dir", "unasked", *quiet]) == 2
 """
 
 
@@ -58,7 +63,7 @@ def examples(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     found = re.findall(r"```python\n# (\w+/\w+\.py)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S)
     lines = {name: code.count("\n") for name, code in found}
-    assert lines["metrics/prompt_length.py"] <= 40 and lines["methods/shortest.py"] <= 15
+    assert lines["metrics/word_share.py"] <= 90 and lines["methods/shortest.py"] <= 15
     for name, code in found:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(code, encoding="utf-8")
@@ -67,30 +72,35 @@ def examples(tmp_path_factory):
 
 def test_the_family_of_the_page_is_measured_compared_and_planned(examples, commands, tmp_path):
     done = commands.run("-c", COMMANDS, cwd=tmp_path, own=examples)
+    for run, seed in (("before", 1), ("after", 2)):
+        answers = read_table(tmp_path / run / "answers.parquet")
+        assert answers["group"].tolist() == ["women"] * 4 + ["men"] * 4 and answers["response"].str.len().all()
+        has_word = ["you" in response.lower() for response in answers["response"]]
+        scores = read_scores(tmp_path / run / "scores.json")
+        found = {score.group.get("group"): (score.value, score.n) for score in scores}
+        expected = {
+            None: (sum(has_word) / 8, 8),
+            "women": (sum(has_word[:4]) / 4, 4),
+            "men": (sum(has_word[4:]) / 4, 4),
+        }
+        assert found == expected and scores[0].signature["seed"] == seed
     before, after, change = (read_scores(tmp_path / run / "scores.json")[0] for run in ("before", "after", "changes"))
-    assert (before.metric, before.value > 3, after.value > 7) == ("prompt_length", True, True)
-    assert (change.name, change.value) == ("prompt_length_difference", after.value - before.value)
+    assert (change.name, change.value) == ("word_share_difference", after.value - before.value)
     pages = {run: (tmp_path / run / "report.html").read_text() for run in ("before", "changes", "both")}
-    assert f"{before.value:.1f} words" in pages["before"] and "All prompts" in pages["before"]
-    assert f"+{change.value:.1f}" in pages["changes"] and "side by side" in pages["both"]
-    assert "prompt_length.min_word" in done.stderr
+    assert f"{100 * before.value:.1f}" in pages["before"] and "dialogue_model · groups.csv" in pages["before"]
+    assert "side by side" in pages["both"] and "groups.csv" in pages["changes"]
+    assert "word_share.wrod" in done.stderr and "unaware needs prompts" in done.stderr
+    assert "word_share.data: none is given" in done.stderr and not (tmp_path / "unasked" / "report.html").exists()
 
 
-def test_the_command_of_the_page_is_run_and_in_the_help(examples, tmp_path):
-    """In processes of their own, because the commands are found when Evenhand is imported."""
+def test_the_command_of_the_page_is_run_and_in_the_help(examples, commands, tmp_path):
     (tmp_path / "run").mkdir()
     pd.DataFrame({"descriptor": ["tall", "deaf", "deaf"]}).to_parquet(tmp_path / "run" / "prompts.parquet")
-    environment = os.environ | {"EVENHAND_PATH": str(examples), "PYTHONPATH": str(ROOT)}
-
-    def run(*arguments):
-        command = [sys.executable, "-m", "evenhand", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
-
-    done = run("people", "--run", "run", "--at_least", "2", "--quiet")
-    assert (done.returncode, done.stdout.split()[-2:]) == (0, ["deaf", "2"]), done.stderr
-    assert "Count the answers that a run has" in run("--help").stdout
-    wrong = run("people", "--at_leest", "2")
-    assert wrong.returncode == 2 and "--at_least" in wrong.stderr
+    done = commands.run("people", "run", "--at_least", "2", "--quiet", cwd=tmp_path, own=examples)
+    assert done.stdout.split()[-2:] == ["deaf", "2"]
+    assert "Count the answers that a run has" in commands.run("--help", cwd=tmp_path, own=examples).stdout
+    wrong = commands.start("people", "run", "--at_leest", "2", cwd=tmp_path, own=examples)
+    assert wrong.wait() == 2 and "--at_least" in wrong.stderr
 
 
 def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
@@ -111,6 +121,29 @@ def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
     assert result.change.outputs_changed and (result.path / "adapter_model.safetensors").exists()
 
 
+class Listener(Model):
+    """A model that keeps what it is asked."""
+
+    def identity(self):
+        return {}
+
+    def respond(self, prompts, tokens=None):
+        self.asked = prompts["text"].tolist()
+        yield response_batch(prompts, self.asked)
+
+
+def test_the_method_of_the_page_that_trains_nothing_hides_the_person(examples, monkeypatch):
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(examples / "methods")])
+    model = Listener(ModelSettings(name="m"))
+    method = methods.load_method("unaware", {"unaware": methods.method_class("unaware").Settings(word="tall")})
+    prompts = pd.DataFrame({"prompt_id": ["a"], "text": ["I'm a deaf man."], "descriptor": ["deaf"], "persona": ""})
+    measured = method.measured(model)
+    assert [batch["response"].tolist() for batch in measured.respond(prompts)] == [["I'm a tall man."]]
+    assert measured.changes == {"unaware": "tall"}
+    with pytest.raises(InputError, match="descriptor"):
+        measured.check(prompts.drop(columns="descriptor"))
+
+
 OUTCOME_COMMANDS = f"""
 import pandas as pd
 
@@ -120,7 +153,7 @@ result = evenhand.measure_responses(
     pd.read_csv("responses.csv"),
     style_classifier={str(testbed.STYLE_CLASSIFIER)!r},
     style_clusters="testbed",
-    outcomes=["apology", "exclamations"],
+    outcomes=["apology", "sentence_length"],
     permutations=199,
     output_dir="run",
 )
@@ -183,26 +216,11 @@ def test_the_kind_of_model_of_the_page_is_measured(examples, commands, tmp_path)
     assert (signature["name"], signature["api"]) == ("llama3.2", "ollama")
 
 
-EXCLAMATIONS = """
-from evenhand.evaluation.metrics.generation_bias.measures import Measure, ValueKind
-
-
-def exclamations(answers, context):
-    return [response.count("!") for response in answers["response"]]
-
-
-MEASURE = Measure(
-    "exclamations", exclamations, ValueKind.RATIO, "Mean number of exclamation marks.", cost="exclamations", ideal=0.0
-)
-"""
-
-
 def test_the_outcome_of_the_page_is_scored_tested_and_in_the_report(examples, commands, tmp_path):
     """Only one of three people gets apologies, after half of the prompts of each of eight templates.
 
     A number of the quality of responses needs no more than its declaration.
     """
-    (examples / "outcomes" / "exclamations.py").write_text(EXCLAMATIONS)
     rows = []
     for template in range(8):
         for person in ("deaf", "old", "tall"):
@@ -217,8 +235,10 @@ def test_the_outcome_of_the_page_is_scored_tested_and_in_the_report(examples, co
     spread = find_score(scores, "apology", Form.SPREAD)
     assert spread.value == pytest.approx((0.25 / 3) ** 0.5) and spread.p_value <= 0.05  # means ½, 0, 0
     assert find_score(scores, "apology", Form.MEAN).value == pytest.approx(1 / 6)
-    quality = find_score(scores, "exclamations")
-    assert (quality.value, quality.ideal, quality.n) == (0, 0, 96) and quality.interval is None and quality.reason
+    quality = find_score(
+        scores, "sentence_length"
+    )  # of 96 sentences, 16 have 5 words (“I am sorry about 0.”), 80 have 6
+    assert (quality.value, quality.ideal, quality.n) == (pytest.approx((16 * 5 + 80 * 6) / 96), None, 96)
     inputs = read_record(tmp_path / "run", "run")["inputs"]["generation_bias"]
     assert inputs["outcomes.apology"] == sha256_of(examples / "outcomes" / "apology.py")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")

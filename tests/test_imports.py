@@ -187,6 +187,10 @@ def test_settings_and_the_command_line_import_nothing_heavy(statement):
     assert printed_by(f"import sys; {statement}; print(sorted({HEAVY | OF_EXTRAS!r} & set(sys.modules)))") == "[]\n"
 
 
+def test_a_program_that_reads_runs_imports_no_pytorch():
+    assert printed_by("import sys; from evenhand import Run; print('torch' in sys.modules)") == "False\n"
+
+
 def printed_by(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 

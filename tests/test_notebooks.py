@@ -36,8 +36,8 @@ def test_it_is_committed_without_outputs_and_runs(file, commands, tmp_path, monk
     arguments = [str(tmp_path / "evenhand"), "-c", KERNEL]
     kernel.write_text(json.dumps({"argv": arguments, "display_name": "forked", "language": "python"}), encoding="utf-8")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    patience = {"timeout": PATIENCE, "startup_timeout": PATIENCE, "iopub_timeout": PATIENCE}
-    NotebookClient(notebook, kernel_name="forked", **patience, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    options = {"timeout": PATIENCE, "startup_timeout": PATIENCE, "iopub_timeout": PATIENCE, "kernel_name": "forked"}
+    NotebookClient(notebook, **options, resources={"metadata": {"path": str(tmp_path)}}).execute()
     for cell in code:  # a command that fails does not stop a notebook
         output_text = "".join(output.get("text", "") for output in cell.outputs)
         assert not re.search(r"^evenhand( \w+)?: |^Traceback", output_text, re.M), output_text

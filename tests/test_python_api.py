@@ -20,6 +20,7 @@ from evenhand.recipes import measure as measure_command
 from evenhand.recipes import testbed
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
+from tests.recorded_runs import write_run
 from tools.testbed import grammar
 from tools.testbed.corpus import all_prompts
 
@@ -280,3 +281,12 @@ def test_a_loaded_model_has_a_system_prompt_and_markers_of_reasoning(tmp_path, m
 def test_a_loaded_model_without_its_tokenizer_is_no_name():
     with pytest.raises(InputError, match="^tokenizer: "):
         evenhand.measure(object())
+
+
+def test_a_folder_without_a_run_or_a_table_is_named(tmp_path):
+    with pytest.raises(InputError, match="^run: .* has no run"):
+        evenhand.Run(tmp_path).table("prompts")
+    pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "styles.parquet")
+    write_run(tmp_path, command="measure")
+    with pytest.raises(InputError, match="^table: .* has no table 'prompts'; its tables are: styles"):
+        evenhand.Run(tmp_path).table("prompts")

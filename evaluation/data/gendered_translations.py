@@ -117,6 +117,11 @@ def find_language(code: str, field: str = "lang") -> Language:
     return _languages()[code]
 
 
+def _code_in_pairs(code: str) -> str:
+    """Return the FLORES code of a language, or the code without hyphens, which separate the languages of a pair."""
+    return _languages()[code].code if code in _languages() else code.replace("-", "_")
+
+
 def read_references(path: Path) -> pd.DataFrame:
     """Return the references of a CSV file with the columns english, lang, gender and reference.
 
@@ -276,13 +281,14 @@ def load_references(settings: ReferenceSettings) -> pd.DataFrame:
     """
     path = _check_path(settings.name)
     field = "references.languages"
-    wanted = [find_language(code, field) for code in settings.languages]
+    is_table = path.is_file() and path.suffix != ".zip"  # in which there may be any language
+    wanted = [] if is_table else [find_language(code, field) for code in settings.languages]
     with TemporaryDirectory() as folder:
         _extract_mmhb(path, settings.split, Path(folder))
         table = _read_any(path, settings.split, wanted, Path(folder), settings.nouns)
-    if not wanted:
+    codes = {_code_in_pairs(code) for code in settings.languages}
+    if not codes:
         return table
-    codes = {language.code for language in wanted}
     present = set(table[LANG])
     if missing := codes - present:
         raise InputError(field, f"{path} has no {', '.join(sorted(missing))}, only {', '.join(sorted(present))}.")
@@ -524,7 +530,7 @@ def _check_references(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     for code in table[LANG].unique():
         if not re.fullmatch(r"[A-Za-z0-9_-]+", code):  # it becomes part of file names
             raise InputError(path, f"lang {code!r} is no language code; write a code such as spa_Latn.")
-    table[LANG] = [_languages()[code].code if code in _languages() else code for code in table[LANG]]
+    table[LANG] = [_code_in_pairs(code) for code in table[LANG]]
     for name in (columns.AXIS, columns.DESCRIPTOR, columns.TEMPLATE):
         several = table.groupby(SENTENCE_ID, sort=False)[name].nunique().gt(1)
         if several.any():

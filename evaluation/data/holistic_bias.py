@@ -20,7 +20,7 @@ from pydantic.dataclasses import dataclass
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.downloads import fetch_pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import files_sha256, read_text
+from evenhand.evaluation.files import files_sha256, read_text, unique_keys
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.untrusted_text import clean_name
 
@@ -375,14 +375,8 @@ def _fill_pattern(pattern: str, article: str, noun: str) -> str:
 def _parse_json(file: tuple[str, str], kind: type) -> Any:
     """Return the content of a JSON file, its path and text, checked to be of a type; InputError if a key is twice."""
     path, text = file
-
-    def check_unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        if len(dict(pairs)) < len(pairs):
-            raise ValueError(f"one of the keys {', '.join(key for key, _ in pairs)} occurs twice")
-        return dict(pairs)
-
     try:
-        content = json.loads(text, object_pairs_hook=check_unique_keys)
+        content = json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         raise InputError(path, f"is not readable as JSON in UTF-8 ({error}); correct it.") from None
     return checked(kind, content, path)

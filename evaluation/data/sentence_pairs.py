@@ -120,7 +120,8 @@ def read_sentence_pairs(path: Path, listed: Mapping[str, str] | None = None) -> 
     rows = winobias_rows(path)
     if rows is None:
         rows = stereoset_rows(path)
-    content = read_columns(path, "sentence pairs", known=spelled - {""}) if rows is None else columns_of(rows)
+    known = {*spelled, *(listed or {}).values()} - {""}
+    content = read_columns(path, "sentence pairs", known=known) if rows is None else columns_of(rows)
     if not content:
         raise InputError(path, "is empty; give a file with a row for each pair.")
     names = _resolve_columns(path, list(content), listed or {})

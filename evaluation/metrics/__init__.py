@@ -1,6 +1,7 @@
 """Families of metrics, each a class in a module of this package; a family's name is the name of its module."""
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -238,8 +239,10 @@ class Family(ABC):
         return {}
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        """Return the score at the top of the report: the first one of all rows, or the first one."""
-        return next((score for score in scores if not score.group), next(iter(scores), None))
+        """Return the score at the top of the report: the first of all rows, else of the first metric, with a value."""
+        of_all = [score for score in scores if not score.group]
+        defined = [score for score in scores if score.metric == scores[0].metric and math.isfinite(score.value)]
+        return next(iter([*of_all, *defined, *scores]), None)
 
     def find_verdict(self, run: FamilyRun) -> Finding:
         """Return what the scores of one model show."""
@@ -321,8 +324,12 @@ class Family(ABC):
         return f"{form.label}{group}: {form.description}"
 
     def subtitle(self, run: FamilyRun) -> str:
-        """Return the names of the model and of the dataset."""
-        return f"{run.model_name} · {run.config.prompts.source}"
+        """Return the names of the model, if one is measured, and of the dataset, as the signature has it."""
+        names = [run.model_name] if self.USES_MODEL else []
+        dataset = next((score.signature.get("dataset") for score in run.scores), None)
+        if isinstance(dataset, Mapping) and dataset.get("name"):
+            names.append(display_name(str(dataset["name"])))
+        return " · ".join(names) or run.model_name
 
     def side_by_side(self, runs: Mapping[str, FamilyRun]) -> list[Section]:
         """Return the first sections of a page of several runs: a row for each run, with its headline drawn."""
@@ -437,6 +444,21 @@ def load_family(name: str) -> type[Family]:
     """Return a family's class.
 
     Raises:
-        InputError: the family is unknown.
+        InputError: the family is unknown, or lacks an attribute that each family has.
     """
-    return load_class(__name__, name, Family, "metrics")
+    family = load_class(__name__, name, Family, "metrics")
+    missing = [attribute for attribute in ("Settings", "FORMATS") if not hasattr(family, attribute)]
+    if missing:
+        raise InputError("metrics", f"the family {name} has no {missing[0]}; give it one (docs/extending.md).")
+    return family
+
+
+def check_declared(name: str, scores: Iterable[BiasScore]) -> None:
+    """Raise InputError if a family returned a score that no FORMATS declares: pages would leave it out."""
+    for score in scores:
+        try:
+            format_of(score)
+        except KeyError:
+            raise InputError(
+                "metrics", f"the family {name} has a score {score.metric!r}, which is not in its FORMATS; add it."
+            ) from None

@@ -187,7 +187,8 @@ class Model(ABC):
         """Yield responses batch by batch, one for each prompt, in any order (`response_batch`).
 
         Args:
-            prompts: columns `text`, `persona` and `prompt_id`; and, if responses begin with given texts, `opening`.
+            prompts: columns `text`, `persona` and `prompt_id`; if responses begin with given texts, `opening`; and, if
+                the prompts name people, `descriptor`, `template`, `axis` and others of `columns.py`.
             tokens: positions, in a response, of the tokens that are generated; None: all, up to max_new_tokens.
         """
 

@@ -111,19 +111,32 @@ def check_chat_template(tokenizer: "PreTrainedTokenizerBase") -> None:
         )
 
 
+TURN = re.compile(r"^(User|Assistant): ", re.MULTILINE)
+
+
 def build_chat(prompt: str, system_prompt: str | None = None, persona: str = "") -> list[dict[str, str]]:
     """Return the messages (role and content) that a chat model reads before its response.
 
-    A persona that begins with "User: " is earlier turns, one a line; else it is the end of the system message.
+    A persona that begins with "User: " or "Assistant: " is earlier turns, each of which begins so on a line of its own;
+    else it is the end of the system message.
 
     >>> build_chat("Why?", "Be brief.", "User: I'm deaf.\\nAssistant: Hello!")[1:3]  # after the system message
     [{'role': 'user', 'content': "I'm deaf."}, {'role': 'assistant', 'content': 'Hello!'}]
     """
-    turns = [line.partition(": ") for line in persona.splitlines()] if persona.startswith("User: ") else []
+    turns = _turns(persona) if TURN.match(persona) else []
     system = "\n".join(filter(None, (system_prompt, "" if turns else persona)))
     chat = [{"role": "system", "content": system}] if system else []
-    chat += [{"role": who.lower(), "content": text} for who, _, text in turns]
-    return [*chat, {"role": "user", "content": prompt}]
+    return [*chat, *turns, {"role": "user", "content": prompt}]
+
+
+def _turns(persona: str) -> list[dict[str, str]]:
+    """Return the turns of a persona; lines that begin no turn go on with the one before."""
+    starts = [*TURN.finditer(persona)]
+    ends = [*(start.start() for start in starts[1:]), len(persona)]
+    return [
+        {"role": start[1].lower(), "content": persona[start.end() : end].rstrip("\r\n")}
+        for start, end in zip(starts, ends, strict=True)
+    ]
 
 
 NO_TEMPLATE = "none"  # in a signature: of a causal model without a chat template

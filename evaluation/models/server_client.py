@@ -26,7 +26,7 @@ from evenhand.evaluation.data.readers.answers import (
     measured_answer,
 )
 from evenhand.evaluation.data.readers.chats import answer_in
-from evenhand.evaluation.errors import InputError, require_extra, unknown_name
+from evenhand.evaluation.errors import InputError, format_value, require_extra, unknown_name
 from evenhand.evaluation.models.asking import (
     FailedRequest,
     MissingAnswer,
@@ -153,15 +153,17 @@ def answer_of(answer: Any) -> Answer:
     The content of a message may be a list of parts, and reasoning may have a field of its own.
 
     Raises:
-        ValueError: there are several choices, or there is no text.
+        ValueError: there are several choices, or there is no text; a text alone may be the page of another server.
         MissingAnswer: a filter, a refusal, an error or an unknown stop reason takes the place of the text.
         UnsupportedRequest: the answer is too long.
     """
+    if isinstance(answer, str):
+        raise ValueError("it is a text, and no JSON object")
     body = answer if isinstance(answer, Mapping) else answer.model_dump(warnings=False)
     found = answer_in(body)
     choices = body.get("choices", [body]) or ()
     if found is None or len(choices) > 1:
-        raise ValueError(f"{len(choices)} choices, or no text")
+        raise ValueError("it has no text" if found is None else f"it has {len(choices)} choices")
     reason = found.missing
     if reason is not None:  # some providers send no choice if a filter withholds it, but a fault may be the cause, too
         raise MissingAnswer(reason, has_failed=found.has_failed or not choices)
@@ -351,20 +353,25 @@ async def _usable_answer(
     none is in the API's format.
     """
     n_failed = 0
+    answer = None
+    reason = ""
     for attempt in range(n + 1):
         await asyncio.sleep(waiting_time(attempt))
         try:
-            return parse(await ask(body), body)
+            answer = await ask(body)
+            return parse(answer, body)
         except MissingAnswer as missing:
+            reason = missing.reason
             n_failed += 1
             if not missing.has_failed or n_failed > MAX_FAILED_RETRIES:
                 raise
         except InputError:  # a ValueError
             raise
-        except NOT_OF_THE_API:
-            continue
-    problem = f"{model.base_url or model.kind}: its answers do not have the format of the API."
-    raise FailedRequest("model.server", problem, reason="failed: not in the API's format")
+        except NOT_OF_THE_API as error:
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    found = "" if answer is None else f", such as {format_value(answer)}"
+    problem = f"{model.base_url or model.kind}: its answers{found} do not have the format of the API ({reason})."
+    raise FailedRequest("model.server", hide_secrets(problem), reason="failed: not in the API's format")
 
 
 def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Exception:

@@ -43,7 +43,7 @@ def sum_by(index: np.ndarray, values: np.ndarray, k: int = 0) -> np.ndarray:
     """
     n = len(index)
     m = max(int(index.max(initial=-1)) + 1, k)
-    membership = scipy.sparse.csr_array((np.ones(n), (index, np.arange(n))), shape=(m, n))
+    membership = scipy.sparse.csc_array((np.ones(n), index, np.arange(n + 1)), shape=(m, n))
     return membership @ values
 
 

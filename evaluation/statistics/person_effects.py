@@ -355,7 +355,10 @@ def interval_of_one(
         inside = np.zeros(effect.shape)
         outside = quantile * np.sqrt(np.maximum(variance, TINY))
         for _ in range(BISECTIONS):
-            outside = np.where(outside < reach(outside), 1.5 * outside, outside)
+            is_inside = outside < reach(outside)
+            if not is_inside.any():
+                break
+            outside = np.where(is_inside, 1.5 * outside, outside)
         for _ in range(BISECTIONS):
             middle = (inside + outside) / 2
             is_inside = middle < reach(middle)

@@ -84,21 +84,32 @@ class PValues:
         )
 
 
+def _columns_of_sets(test_sets: Sequence[SetOfTests], set_of_column: np.ndarray) -> list[tuple[slice, slice]]:
+    """Return which of all columns are those of each set: all, and without sums of columns; columns are in its order."""
+    ends = np.cumsum(np.bincount(set_of_column, minlength=len(test_sets))).tolist()
+    starts = [0, *ends[:-1]]
+    result = []
+    for test_set, start, end in zip(test_sets, starts, ends, strict=True):
+        result.append((slice(start, end), slice(start, start + test_set.values.shape[1])))
+    return result
+
+
 def _tested_sets(
-    found: Statistics, test_sets: Sequence[SetOfTests], set_of_column: np.ndarray, groups: np.ndarray
+    found: Statistics, columns_of_sets: Sequence[tuple[slice, slice]], groups: np.ndarray, shrink: np.ndarray
 ) -> list[Tested]:
-    """Return the tests of each set from the statistics of all columns, (D, c), and of groups, (g, D)."""
+    """Return the tests of each set from the statistics of all columns, (D, c), and of groups, (g, D).
+
+    `shrink` is the `variance_of_groups`, (g,).
+    """
     weights = groups.astype(found.effect.dtype)
     squared_weights = groups.astype(found.variance.dtype) ** 2
-    shrink = variance_of_groups(groups).astype(found.effect.dtype)
+    shrink = shrink.astype(found.effect.dtype)
     effect = np.concatenate([found.effect, weights @ found.effect])
     variance = np.concatenate([found.variance, squared_weights @ found.variance * shrink[:, None]])
     error = np.sqrt(variance)
     error[error < TINY**0.5] = 0.0
     result = []
-    for number, test_set in enumerate(test_sets):
-        columns = np.flatnonzero(set_of_column == number)
-        plain = columns[: test_set.values.shape[1]]  # without sums of columns
+    for columns, plain in columns_of_sets:
         squared_length = (found.effect[:, plain] ** 2).sum(axis=1)
         noise = found.variance[:, plain].sum(axis=1)
         ratio = np.divide(squared_length, noise, out=np.zeros_like(squared_length), where=noise > TINY)
@@ -106,7 +117,7 @@ def _tested_sets(
             effect=effect[:, columns],
             error=error[:, columns],
             shift=np.sqrt(ratio),
-            overall=float((found.n_templates[:, plain[0]] * squared_length).sum()),
+            overall=float((found.n_templates[:, plain.start] * squared_length).sum()),
         )
         result.append(tested)
     return result
@@ -204,14 +215,16 @@ def joint_p_values(
     Args:
         null: the null hypothesis of all sets.
         test_sets: what is tested.
-        set_of_column: number of the set of each column of the statistics, (c,).
+        set_of_column: number of the set of each column of the statistics, (c,), in the order of the sets.
         groups: weight of each of D people in each group, (g, D).
         n_draws: number of draws; more draws set the scales.
         rng: source of the draws.
         share: the share of the error that is spent at this look at a measurement (`sequential`), by which p-values are
             divided.
     """
-    observed = _tested_sets(null.observed, test_sets, set_of_column, groups)
+    columns_of_sets = _columns_of_sets(test_sets, set_of_column)
+    shrink = variance_of_groups(groups)
+    observed = _tested_sets(null.observed, columns_of_sets, groups, shrink)
     layouts = []
     for test_set, tested in zip(test_sets, observed, strict=True):
         n_units, n_columns = tested.effect.shape
@@ -220,7 +233,7 @@ def joint_p_values(
 
     def drawn_vectors(n: int, stream: np.random.Generator) -> Iterator[list[np.ndarray]]:
         for found in null.draws(n, stream):
-            drawn = _tested_sets(found, test_sets, set_of_column, groups)
+            drawn = _tested_sets(found, columns_of_sets, groups, shrink)
             yield [layout.vector(tested) for layout, tested in zip(layouts, drawn, strict=True)]
 
     pilot = list(drawn_vectors(min(n_draws, PILOT), np.random.default_rng(rng.integers(1 << 63))))

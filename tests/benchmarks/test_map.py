@@ -4,7 +4,7 @@ import math
 import re
 from types import SimpleNamespace
 
-from benchmarks.map import BEGIN, END, needs_of, removed_column, section, write_figure, write_section
+from benchmarks.map import BEGIN, END, needs_of, section, write_figure, write_section
 
 ROW = {
     "method": "distill",
@@ -51,12 +51,6 @@ def test_the_section_has_a_row_for_each_method_and_is_replaced(tmp_path):
     written = page.read_text()
     assert written.startswith("# A page\n\nText.\n") and "rejection" not in written
     assert written.count(BEGIN) == written.count(END) == 1
-    write_figure(tmp_path / "map.png", [ROW, failed])
-    assert (tmp_path / "map.png").stat().st_size > 1000
-
-
-def test_without_a_shown_bias_the_figure_is_of_the_divergence(tmp_path):
-    assert removed_column([ROW]) == "reduction"
     unknown = ROW | {"reduction": math.nan, "divergence_untuned": 0.23}
-    assert removed_column([unknown]) == "divergence_untuned"
-    assert "![Removed of the divergence" in section([unknown], SETTINGS, "python -m benchmarks.map")
+    write_figure(tmp_path / "map.png", [ROW, failed, unknown])
+    assert (tmp_path / "map.png").stat().st_size > 1000

@@ -42,3 +42,22 @@ def test_an_unknown_name_says_which_folder_of_the_user_is_missing(monkeypatch, t
     monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path / "methods")])
     with pytest.raises(InputError, match="does not exist"):
         methods.method_class("shorter")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("misspelt", "x = 1\ndef f(\n", "line 3, cannot be imported: SyntaxError: '(' was never closed"),
+        ("raises", "x = {}\n\ny = x['key']\n", "line 4, cannot be imported: KeyError: 'key'"),
+        (
+            "imports_nothing",
+            "import no_such_module\n",
+            "line 2, cannot be imported: ModuleNotFoundError: No module named",
+        ),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_named_with_its_line(write_method, tmp_path, name, code, words):
+    write_method(name, code)
+    with pytest.raises(InputError) as error:
+        methods.method_class(name)
+    assert str(error.value).startswith(f"method: {tmp_path / name}.py, {words}")

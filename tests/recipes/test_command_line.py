@@ -14,8 +14,11 @@ from evenhand.evaluation.doors import SHORT_NAMES
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, as_settings, checked
+from evenhand.recipes import user_commands
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse, positional, read_settings, settings_in
+from evenhand.recipes.commands import COMMANDS as COMMAND_PURPOSES
+from evenhand.recipes.commands import USER_COMMANDS
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
 
 
@@ -253,3 +256,13 @@ def test_without_docstrings_configs_are_listed_and_other_commands_say_why_not():
         command = [sys.executable, "-m", "evenhand", *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == status and text in done.stdout + done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_command_of_the_user_needs_a_function_and_a_name_of_its_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(user_commands, "__path__", [str(tmp_path)])
+    monkeypatch.setitem(COMMAND_PURPOSES, "nameless", "It has a function of another name.")
+    settings = "from evenhand.evaluation.settings import StrictSettings\nclass Settings(StrictSettings): pass\n"
+    (tmp_path / "nameless.py").write_text(f"{settings}def other(settings): pass\n")
+    assert "nameless.py must define the function nameless(settings)" in error_line(capsys, "nameless", "--quiet")
+    monkeypatch.setitem(USER_COMMANDS, "plan", "It hides a command of Evenhand.")
+    assert "'plan' is the name of two commands" in error_line(capsys, "plan", "runs/one")

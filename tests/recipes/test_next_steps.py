@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, run_steps
 from evenhand.evaluation.score import BiasScore
@@ -94,5 +95,11 @@ def test_recorded_answers_are_planned_and_checked(here, capsys):
     assert main(check) in (0, 3)
     compared = commands(comparison_steps(Path("runs/old"), Path("runs/new")))
     assert compared.keys() == {"plan", "audit", "check"}
+    no_costs = [Finding("costs_unknown", {"labels": ["relevance kept"]})]
+    compared |= commands(comparison_steps(Path("runs/old"), Path("runs/new"), no_costs, has_costs=False))
+    assert compared["compare"] == ["compare", "runs/old", "runs/new"]
+    assert "plan" not in commands(comparison_steps(Path("runs/old"), Path("runs/new"), no_costs, has_costs=False))
+    unsure = [*no_costs, Finding("no_fall_shown")]
+    assert "plan" in commands(comparison_steps(Path("runs/old"), Path("runs/new"), unsure, has_costs=False))
     assert all(parse([{"NEW_RUN": "runs/old"}.get(word, word) for word in words]) for words in compared.values())
     assert capsys.readouterr().err == ""

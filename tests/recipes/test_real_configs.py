@@ -147,45 +147,67 @@ PAPERS_SWEEPS = {
 }
 
 
-def run_paper_sweep(name, checkpoint, sweep, tmp_path):
-    """Run a sweep of the paper on a tiny model of the same architecture; return the folder of the base model."""
-    torch.manual_seed(0)
-    measured = read_settings("ablate", CONFIGS / "ablations" / f"{name}.yaml").loop.measure
-    base = cached(tmp_path / "hub", measured.model)
-    checkpoint(base)
-    tiny_checkpoints.style_classifier(cached(tmp_path / "hub", measured.generation_bias.style_classifier))
+@pytest.fixture(scope="module")
+def run_paper_sweep(tmp_path_factory):
+    """A function that runs a sweep of the paper on a tiny model of the same architecture.
+
+    It returns the folders of the base model and of the run. The sweeps of a model share a folder, so that what they
+    have in common, such as the measurement of the base model, is run once.
+    """
+    made = {}
+
+    def run(name, checkpoint, sweep):
+        measured = read_settings("ablate", CONFIGS / "ablations" / f"{name}.yaml").loop.measure
+        if checkpoint not in made:
+            folder = made[checkpoint] = tmp_path_factory.mktemp(name)
+            torch.manual_seed(0)
+            checkpoint(cached(folder / "hub", measured.model))
+            tiny_checkpoints.style_classifier(cached(folder / "hub", measured.generation_bias.style_classifier))
+            tiny_checkpoints.taxonomy(folder / "taxonomy")
+        folder = made[checkpoint]
+        flags = sweep_flags(folder, sweep)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "hub"))
+            assert main(arguments("ablate", f"ablations/{name}", output_dir=folder / "run", **flags)) == 0
+        (base,) = folder.glob(f"hub/models--{measured.model.name.replace('/', '--')}/snapshots/*")
+        return base, folder / "run"
+
+    return run
+
+
+def sweep_flags(folder, sweep):
+    """Return the flags of a small sweep."""
     flags = {f"loop.{field}": value for field, value in SMALL.items()}
     flags["report_to"] = flags.pop("loop.report_to")
+    flags["loop.measure.generation_bias.permutations"] = 0  # the paper has none
     # Sampled beams, since the most likely response of random weights hardly depends on the prompt.
     flags["loop.measure.decoding.arguments"] = "{num_beams: 3, min_new_tokens: 4, max_new_tokens: 8, do_sample: true}"
-    flags["loop.measure.prompts.dataset"] = tiny_checkpoints.taxonomy(tmp_path / "taxonomy")
+    flags["loop.measure.prompts.dataset"] = folder / "taxonomy"
     flags["loop.tune.measure_every"] = 0
     flags["loop.tune.training.epochs"] = 1
     flags["sweep"] = sweep
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-        assert main(arguments("ablate", f"ablations/{name}", output_dir=tmp_path / "run", **flags)) == 0
-    return base
+    return flags
 
 
 @pytest.mark.parametrize("name", PAPERS_SWEEPS)
-def test_the_papers_other_sweeps_have_a_line_for_each_point(name, tmp_path):
+def test_the_papers_other_sweeps_have_a_line_for_each_point(name, run_paper_sweep):
     checkpoint, varied = PAPERS_SWEEPS[name]
-    run_paper_sweep(name, checkpoint, f"[{{method: control_tags, {varied}}}]", tmp_path)
-    points = pd.read_parquet(tmp_path / "run" / "points.parquet")
+    _, run = run_paper_sweep(name, checkpoint, f"[{{method: control_tags, {varied}}}]")
+    points = pd.read_parquet(run / "points.parquet")
+    assert len(points) == (2 if name == "paper_alpha" else 1)
     assert (points["failed"] == "").all() and points["share_labelled_bias"].between(0, 1, inclusive="neither").all()
-    assert len(pd.read_csv(tmp_path / "run" / "table_8.csv")) == 1 + len(points)  # the base model, and each point
+    assert len(pd.read_csv(run / "table_8.csv")) == 1 + len(points)  # the base model, and each point
 
 
 @pytest.mark.parametrize("name", PAPERS_TUNING)
-def test_the_papers_tuning_ends_with_a_point_and_a_line_of_each_table(name, tmp_path):
+def test_the_papers_tuning_ends_with_a_point_and_a_line_of_each_table(name, run_paper_sweep, tmp_path):
     sweep = "[{method: [self_chat, control_tags], label.beta: 0.0003}]"
-    base = run_paper_sweep(name, PAPERS_TUNING[name], sweep, tmp_path)
-    points = pd.read_parquet(tmp_path / "run" / "points.parquet").set_index("method")
+    base, run = run_paper_sweep(name, PAPERS_TUNING[name], sweep)
+    points = pd.read_parquet(run / "points.parquet").set_index("method")
     assert points.index.tolist() == ["self_chat", "control_tags"]
     assert (points["failed"] == "").all() and (points["fgb"] > 0).all()
     torch.manual_seed(0)
     PAPERS_TUNING[name](tmp_path / "as_it_was")
     assert sha256_of(base / "model.safetensors") == sha256_of(tmp_path / "as_it_was" / "model.safetensors")
     for table in ("table_8.csv", "table_9.csv"):
-        assert len(pd.read_csv(tmp_path / "run" / table)) == 3  # the base model, and each point
+        assert len(pd.read_csv(run / table)) == 3  # the base model, and each point

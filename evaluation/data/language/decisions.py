@@ -6,7 +6,6 @@ often it is right on 200 answers that we wrote and labelled (`files/decisions/an
 """
 
 import json
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ NO_DECISION = re.compile(
     re.IGNORECASE,
 )
 BLANKS = re.compile(r"\s+")
+LARGEST = 1e100  # number that is read: of a hundred digits, whose square is a number, too
 MAX_OBJECTS = 100  # places in an answer at which a JSON object may begin
 MARKUP = re.compile(r"</?\w+>|\\boxed|[*`#>\"“”{}]|(?<!\w)['_]+|['_]+(?!\w)")
 # What follows a choice of one letter or digit, which may be a word: "A friendly …", "1 of them".
@@ -167,7 +167,7 @@ def _value(number: re.Match[str]) -> float | None:
         whole, _, decimals = digits.rpartition(marks[-1])
         digits = f"{re.sub('[.,]', '', whole)}.{decimals}"
     value = float(digits) * SCALES.get((scale or attached_scale or "").casefold(), 1.0)
-    if not math.isfinite(value):  # hundreds of digits
+    if value > LARGEST:
         return None
     return -value if sign else value
 

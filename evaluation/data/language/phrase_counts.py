@@ -5,6 +5,7 @@ examples divided by the number of examples.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -109,7 +110,8 @@ def _format(path: Path) -> str | None:
 def count_phrases(texts: Iterable[str | None], phrases: Sequence[str]) -> PhraseCounts:
     """Return how often each phrase is used in the texts.
 
-    A usage is the whole phrase between word boundaries, in any case and with any white space. Of overlapping phrases,
+    A usage is the whole phrase between word boundaries, in any case, with any white space and however accents are
+    encoded. Of overlapping phrases,
     the first is counted, and of several phrases at one position the longest: "Native American" is no usage of
     "American". Phrases that differ only by case share their count.
 
@@ -132,4 +134,4 @@ def count_phrases(texts: Iterable[str | None], phrases: Sequence[str]) -> Phrase
 
 
 def _normalize(text: str) -> str:
-    return " ".join(text.casefold().split())
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())

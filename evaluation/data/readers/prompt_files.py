@@ -139,7 +139,7 @@ def clean_columns(table: Mapping[str, list], path: Path, named: Mapping[str, str
     cleaned = dict(table)
     for name in NAMES:
         if name in table:
-            cleaned[name] = [clean_name(value) if isinstance(value, str) else value for value in table[name]]
+            cleaned[name] = [clean_name(str(value)) if _is_name(value) else value for value in table[name]]
     if columns.PERSONA in table:
         cleaned[columns.PERSONA] = ["" if value is None else value for value in table[columns.PERSONA]]
     if columns.BUCKET in cleaned and columns.AXIS in cleaned and columns.DESCRIPTOR in cleaned:
@@ -155,6 +155,11 @@ def clean_columns(table: Mapping[str, list], path: Path, named: Mapping[str, str
                     "the axis that a descriptor belongs to. Give each descriptor one, or rename the column.",
                 )
     return cleaned
+
+
+def _is_name(value: object) -> bool:
+    """Return whether a value is a text or a number, by which templates and people may be numbered."""
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 def build_prompts(names: Mapping[str, list], path: Path) -> pd.DataFrame:

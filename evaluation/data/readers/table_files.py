@@ -229,16 +229,27 @@ def split_rows(text: str, width: int = 0, claimed: str | None = None) -> tuple[l
 def _parse(text: str, delimiter: str, width: int) -> list[list[str]]:
     """Return the rows of text with this delimiter; quotation marks are doubled or have a backslash before them.
 
-    In text with tabs, quotation marks may also have no meaning.
+    In text with tabs, quotation marks may also have no meaning: they have none if each line alone is a whole row, since
+    a line end within quotation marks splits a row.
     """
     try:
-        return _parse_quoted(text, delimiter, width)
+        rows = _parse_quoted(text, delimiter, width)
+        return _without_quotes(text, width, rows) if delimiter == "\t" and '"' in text else rows
     except (csv.Error, ValueError):
         if ESCAPED_QUOTE.search(text):
             return _parse_quoted(ESCAPED_QUOTE.sub(r'\1""', text), delimiter, width)
         if delimiter == "\t":
             return _parse_quoted(text, delimiter, width, has_quotes=False)
         raise
+
+
+def _without_quotes(text: str, width: int, quoted: list[list[str]]) -> list[list[str]]:
+    """Return the rows of text with tabs if each line is a whole row and quotation marks join lines; else `quoted`."""
+    try:
+        rows = _parse_quoted(text, "\t", width, has_quotes=False)
+    except (csv.Error, ValueError):
+        return quoted
+    return rows if len(rows) > len(quoted) else quoted
 
 
 def _parse_quoted(text: str, delimiter: str, width: int, has_quotes: bool = True) -> list[list[str]]:
@@ -258,11 +269,11 @@ def _parse_quoted(text: str, delimiter: str, width: int, has_quotes: bool = True
 
 def _spell_as_known(columns: dict[str, list], known: Collection[str]) -> dict[str, list]:
     """Return the columns with the names of `known` where names differ by capitals or outer white space only."""
-    folded = {name.casefold(): name for name in known}
+    folded = {name.casefold(): name for name in sorted(known)}
     names: dict[str, str] = {}  # the known or stripped name of a column, and its name in the file
     for name in columns:
         meant = folded.get(name.strip().casefold(), name.strip())
-        if meant in columns:  # another column has exactly this name
+        if name in known or meant in columns:  # it has, or another column has, exactly this name
             meant = name
         if meant in names:
             raise ValueError(f"the columns {names[meant]!r} and {name!r} may both be {meant!r}; rename one")

@@ -418,7 +418,7 @@ def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
     run = with_extra_answers(run)
     level = run.responses.level
-    if has_attributes(run.responses):
+    if has_attributes(run.responses.table):
         level = level.part(1 - ERROR_SHARE)
     permutations = level.draws(run.config.settings.permutations)
     # Whoever has a value of anything is compared: a person without any answer has no style, but is empty or withheld.

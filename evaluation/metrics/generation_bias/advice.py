@@ -151,16 +151,27 @@ def _quoted_text(text: str) -> str:
     return f"$'{sanitize(text, MAX_FLAG)}'"
 
 
-def comparison_steps(before: Path, after: Path) -> list[Step]:
-    """Return what to do after a comparison of the runs in two folders."""
+def comparison_steps(
+    before: Path, after: Path, still_open: Sequence[Finding] = (), *, has_costs: bool = True
+) -> list[Step]:
+    """Return what to do after a comparison of the runs in two folders.
+
+    Args:
+        before, after: the folders.
+        still_open: what the `decision` must know before it says yes or no.
+        has_costs: whether the comparison measured costs; more answers measure none.
+    """
     old = _quoted(str(before))
-    check = f"evenhand check NEW_RUN --against {_quoted(str(after))}"
-    return [
-        Step(note("step_read", both=True), link=Link("person by person", RESPONSES_PAGE)),
-        Step(note("step_plan"), f"evenhand plan {old}"),
-        Step(note("step_audit"), f"evenhand audit {_quoted(str(after))}"),
-        Step(note("step_check", after_audit=True), check),
-    ]
+    new = _quoted(str(after))
+    kinds = {found.kind for found in still_open}
+    steps = [Step(note("step_read", both=True), link=Link("person by person", RESPONSES_PAGE))]
+    if "costs_unknown" in kinds and not has_costs:
+        steps.append(Step(note("step_costs"), f"evenhand compare {old} {new}"))
+    if has_costs or kinds != {"costs_unknown"}:
+        steps.append(Step(note("step_plan"), f"evenhand plan {old}"))
+    steps.append(Step(note("step_audit"), f"evenhand audit {new}"))
+    steps.append(Step(note("step_check", after_audit=True), f"evenhand check NEW_RUN --against {new}"))
+    return steps
 
 
 def _responses_link(findings: Sequence[EffectRow]) -> Link:

@@ -66,6 +66,9 @@ class Answers:
             raise InputError(
                 "values", f"{given}; {shape[0]} rows and {shape[1]} columns need an array of shape {shape}."
             )
+        for name in (columns.TEMPLATE, columns.DESCRIPTOR):
+            if self.table[name].isna().any():
+                raise InputError("table", f"a row has no {name}; give each row one, or leave it out.")
         if columns.AXIS not in self.table:
             object.__setattr__(self, "table", self.table.assign(**{columns.AXIS: ""}))
 

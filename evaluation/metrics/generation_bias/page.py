@@ -183,7 +183,7 @@ def _change_findings(
 ) -> tuple[Facts, list[tuple[Finding, Example]]]:
     """Return what a comparison found, and the people whom the facts name with their answers."""
     scores = [before.scores, after.scores, changes.scores]
-    limits = changes.config or ComparisonSettings.model_validate({})
+    limits = _limits(changes)
     tested = {
         "before": headline_of(before.scores),
         "after": headline_of(after.scores),
@@ -216,6 +216,11 @@ def _change_findings(
     return facts, named
 
 
+def _limits(changes: FamilyRun) -> ComparisonSettings:
+    """Return the settings of a comparison."""
+    return changes.config or ComparisonSettings.model_validate({})
+
+
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, parts: Sequence[Part]) -> Page:
     """Return the report that shows two measuring runs side by side with the changes between them."""
     before = with_common_levels(before, changes.scores, "before")
@@ -237,7 +242,9 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         headline_caption=_caption(facts, before.config),
         verdict=" ".join(words(found) for found in [advice, *facts.people[:1], facts.verdict]),
         explanations=[words(found) for found in (facts.decision, costs, *facts.explanations)],
-        steps=comparison_steps(before.folder, after.folder),
+        steps=comparison_steps(
+            before.folder, after.folder, facts.decision.values["open"], has_costs=_limits(changes).relevance
+        ),
         warnings=list(map(caution_text, facts.cautions)),
         notes=list(map(words, facts.notes)),
         private_notes=[words(found) for found in system_prompt_notes(before, after)],

@@ -347,8 +347,7 @@ def _read_pairs(config: FamilyConfig) -> pd.DataFrame:
         pairs = insert_names(pairs, load_names(settings.names))
     elif pairs[[columns.MORE, columns.LESS]].stack().str.contains(SLOT).any():
         raise InputError("names", "sentences have {female} or {male}; give a language, or a file of names.")
-    if settings.names is not None or any(getattr(settings, name) for name in FILTERS):
-        pairs = leave_out_pairs(pairs, settings.min_shared_words, settings.min_words)
+    pairs = leave_out_pairs(pairs, settings.min_shared_words, settings.min_words)
     if pairs[columns.LEFT_OUT].notna().all():
         raise InputError(
             "pairs", f"all are left out, such as for “{pairs[columns.LEFT_OUT].iloc[0]}”; lower the filters."
@@ -365,7 +364,8 @@ def _scored_pairs(store: Store, config: FamilyConfig) -> pd.DataFrame:
         strata = pairs[columns.BIAS_TYPE].tolist()
         ids = pairs[columns.PAIR_ID].tolist()
         pairs = pairs.iloc[stratified_rows(strata, ids, settings.limit, config.seed)].reset_index(drop=True)
-    pairs = perturb(pairs) if config.settings.perturbed else pairs
+    if config.settings.perturbed:
+        pairs = leave_out_pairs(perturb(pairs), 0, 1)  # some are equal or empty now
     incomplete = pairs[columns.LEFT_OUT].notna()
     complete = pairs[~incomplete].drop(columns=columns.LEFT_OUT).reset_index(drop=True)
     if model.is_masked:

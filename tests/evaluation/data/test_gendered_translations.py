@@ -257,3 +257,12 @@ def test_translations_from_a_file(tmp_path):
     assert read_translations(path, 3) == ["Soy ama de casa.", "", "Canto\u2028aquí."]
     with pytest.raises(InputError, match="3 lines for 4"):
         read_translations(path, 4)
+
+
+def test_a_csv_may_have_any_language_and_codes_have_no_hyphen_within_a_pair(tmp_path):
+    path = tmp_path / "references.csv"
+    path.write_text("english,lang,gender,reference\nHi,pt-BR,masculine,Oi\nHi,pt-BR,feminine,Oi\nHi,es,feminine,Hola\n")
+    settings = ReferenceSettings(name=path, languages=["pt-BR"])
+    assert load_references(settings)["lang"].tolist() == ["pt_BR", "pt_BR"]
+    with pytest.raises(InputError, match="has no xx, only pt_BR, spa_Latn"):
+        load_references(settings.replaced(languages=["xx"]))

@@ -179,3 +179,9 @@ def test_another_content_of_a_file_like_stereoset_is_an_error(tmp_path, data):
     path = write(tmp_path, json.dumps({"data": data, "gold_label": 1}), "set.json")
     with pytest.raises(InputError, match="StereoSet"):
         read_sentence_pairs(path)
+
+
+def test_a_listed_column_keeps_its_name_although_a_published_file_spells_it_otherwise(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("id,more,less\na,He lies.,She lies.\n")
+    assert read_sentence_pairs(path, {"pair_id": "id"})["pair_id"].tolist() == ["a"]

@@ -3,9 +3,12 @@
 import json
 import re
 
+import pytest
+
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.style_clusters import CLUSTERS, default_clusters, load_phrases, load_style_clusters
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.parts.quality import SMALL_TALK_FILE
 from evenhand.evaluation.models.revisions import checkpoint_labels
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
@@ -62,3 +65,10 @@ def test_small_talk_has_no_repeated_line_and_no_word_for_a_group():
     names = PEOPLE | {name.lower() for column in taxonomy for name in taxonomy[column].unique()}
     dialogue = " ".join([*pairs["text"], *pairs["response"]]).lower()
     assert not set(re.findall(rf"\b(?:{'|'.join(map(re.escape, names))})\b", dialogue))
+
+
+def test_a_cluster_that_occurs_twice_is_an_error(tmp_path):
+    path = tmp_path / "clusters.json"
+    path.write_text('{"WARM": ["joy"], "WARM": ["love"]}')
+    with pytest.raises(InputError, match="WARM, WARM occurs twice"):
+        load_style_clusters(path, ["joy", "love"])

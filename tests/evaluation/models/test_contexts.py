@@ -7,6 +7,7 @@ import torch
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import chat_templates
+from evenhand.evaluation.models.chat_templates import build_chat
 from evenhand.evaluation.models.contexts import (
     decode_responses,
     encode_contexts,
@@ -227,3 +228,13 @@ def test_a_response_excludes_reasoning(checkpoint):
     ]
     dialogpt = checkpoint("dialogpt")  # only chat models reason
     assert decode_texts(dialogpt, "Hi!", ["<think> is a tag"]) == ["<think> is a tag"]
+
+
+def test_earlier_turns_may_have_several_lines_and_begin_with_the_assistant():
+    chat = build_chat("Why?", None, "Assistant: Welcome!\nUser: I'm deaf.\nI have a dog.\nAssistant: Hello!")
+    assert chat == [
+        {"role": "assistant", "content": "Welcome!"},
+        {"role": "user", "content": "I'm deaf.\nI have a dog."},
+        {"role": "assistant", "content": "Hello!"},
+        {"role": "user", "content": "Why?"},
+    ]

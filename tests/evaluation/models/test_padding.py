@@ -20,7 +20,7 @@ ENCODER = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size"
 LAYERS = ["sliding_attention", "sliding_attention", "full_attention"]
 GEMMA = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "head_dim": 8,
-    "num_key_value_heads": 2, "max_position_embeddings": 128, "sliding_window": 16, "layer_types": LAYERS,
+    "num_key_value_heads": 2, "max_position_embeddings": 128, "sliding_window": 32, "layer_types": LAYERS,
     "vocab_size_per_layer_input": len(WORDS), "hidden_size_per_layer_input": 8, "num_kv_shared_layers": 0,
 }  # fmt: skip
 # (type, sizes, whether padding on the left may stand beside longer rows, whether a prefix may be shared)
@@ -74,6 +74,12 @@ def test_answers_and_likelihoods_depend_on_no_other_row(name, sizes, may_pad, ma
             for row, context in enumerate(contexts):
                 ((_, alone),) = _scores(model, [context])
                 assert together[row] == pytest.approx(alone, abs=1e-3)
+
+
+@pytest.mark.parametrize(("name", "sizes", "may_pad", "may_share"), MODELS, ids=[model[0] for model in MODELS])
+def test_less_precise_numbers_are_judged_alike(name, sizes, may_pad, may_share):
+    network = model_of(name, sizes).bfloat16()
+    assert (ignores_padding(network), shares_prefixes(network, is_padded=True)) == (may_pad, may_share)
 
 
 @pytest.mark.parametrize(("name", "sizes"), [model[:2] for model in MODELS if not model[2]])

@@ -103,7 +103,26 @@ def test_answers_without_a_text_are_one_error(monkeypatch, choices):
     send = Handler._send
     monkeypatch.setattr(Handler, "_send", lambda self, body, *rest, **more: send(self, body | {"choices": choices}))
     with serving() as (url, _):
-        assert "do not have the format of the API" in fetch_error(url, n=1)
+        error = fetch_error(url, n=1)
+    assert "do not have the format of the API" in error and "such as ChatCompletion(" in error
+
+
+def test_a_text_with_its_end_is_an_answer_and_a_text_alone_is_none():
+    cut = server_client.parse_response({"text": "I am", "finish_reason": "length"}, {})
+    whole = server_client.parse_response({"text": "I am.", "finish_reason": "stop"}, {})
+    assert (cut.text, cut.is_cut, whole.text, whole.is_cut) == ("I am", True, "I am.", False)
+    with pytest.raises(ValueError, match="it is a text"):
+        server_client.answer_of("<html>")
+
+
+def test_an_error_in_the_function_that_asks_is_named(monkeypatch):
+    async def ask(client, body):
+        return body["prompt"]  # a chat has messages
+
+    monkeypatch.setattr(server_client, "MAX_FIRST_RETRIES", 0)
+    model = server_settings("http://127.0.0.1:9/v1")
+    with pytest.raises(InputError, match="KeyError: 'prompt'"):
+        list(fetch_answers(model, build_bodies(model), text_of, ask=ask))
 
 
 def test_an_answer_of_megabytes_is_refused_at_once(monkeypatch):

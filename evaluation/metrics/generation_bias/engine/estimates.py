@@ -29,13 +29,14 @@ MIN_COUNT = 2  # responses per cell from which its noise can be estimated
 
 
 def check_arguments(responses: Answers, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
-    """Raise InputError for a cluster with a column that no style has, or for an invalid number of permutations."""
+    """Raise InputError for a cluster without columns, or with one twice or that no style has, or permutations < 0."""
     n_styles = len(responses.columns)
     for cluster, numbers in clusters.items():
-        if isinstance(numbers, str) or any(number not in range(n_styles) for number in numbers):
+        is_wrong = isinstance(numbers, str) or any(number not in range(n_styles) for number in numbers)
+        if is_wrong or not 0 < len(numbers) == len(set(numbers)):
             raise InputError(
                 "clusters",
-                f"{cluster!r} has {format_value(numbers)}; give columns from 0 to {n_styles - 1}, such as of "
+                f"{cluster!r} has {format_value(numbers)}; give different columns from 0 to {n_styles - 1}, such as of "
                 "load_style_clusters.",
             )
     if not isinstance(permutations, int) or permutations < 0:

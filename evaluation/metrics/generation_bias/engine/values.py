@@ -6,8 +6,9 @@ is left out. What the values are (`ValueKind`) is declared by the measure. For a
 once, when the run is made, and recorded in the basis of its scores.
 """
 
+import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,10 +16,11 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.readers.answers import NO_CONTENT
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.measures import (
+    FIELD,
     TOO_SHORT,
     Context,
     Measure,
@@ -28,9 +30,17 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
 )
 
 VALUES = "outcomes"  # the table of the values of all measures
+LARGEST = 1e150  # number whose square is one, too
 KIND = "kind of values"  # the entry of the basis of a score
 OTHER = "other"  # the class of classes with fewer than MIN_SHARE of the responses
 MIN_SHARE = 0.001
+ROUNDING = 1e-6  # by which a probability of a network in float32 may be above 1
+RANGES = {
+    ValueKind.SHARE: (0, 1),
+    ValueKind.PROBABILITY: (0, 1),
+    ValueKind.RATIO: (0, math.inf),
+    ValueKind.NUMBER: (-math.inf, math.inf),
+}
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,9 @@ def measured_values(name: str, answers: pd.DataFrame, context: Context) -> Measu
         name: the name of a measure, or of a column of `answers`.
         answers: a row for each answer, with the columns of its prompt, response and, of a run, left_out.
         context: what measures may read, apart from the answers.
+
+    Raises:
+        InputError: the measure has not a value of its kind for each answer.
     """
     measure = find_measure(name)
     if measure is None:
@@ -107,9 +120,36 @@ def measured_values(name: str, answers: pd.DataFrame, context: Context) -> Measu
         kind = kind_of_column(column)
         return MeasureValues(name, kind, value_columns(name, column, kind))
     has_value = _can_have_value(measure, answers, context)
-    found = measure.values(answers[has_value].reset_index(drop=True), context)
-    column = pd.Series(list(found), index=np.flatnonzero(has_value), dtype=object).reindex(range(len(answers)))
+    found = list(measure.values(answers[has_value].reset_index(drop=True), context))
+    check_values(measure, found, int(has_value.sum()))
+    column = pd.Series(found, index=np.flatnonzero(has_value), dtype=object).reindex(range(len(answers)))
     return MeasureValues(name, measure.kind, value_columns(measure.column or name, column, measure.kind))
+
+
+def check_values(measure: Measure, found: Sequence[object], n: int) -> None:
+    """Check what the function of a measure returned for n answers.
+
+    Raises:
+        InputError: it is not one value for each answer, or a value is not of the measure's kind.
+    """
+    if len(found) != n:
+        raise InputError(FIELD, f"{measure.name} has {len(found)} values for {n} answers; return one for each.")
+    if measure.kind == ValueKind.CLASS:
+        return
+    known = pd.Series(found, dtype=object).dropna()
+    values = pd.to_numeric(known, errors="coerce").astype(float)
+    low, high = RANGES[measure.kind]
+    is_wrong = ~values.between(low - ROUNDING, high + ROUNDING)
+    if measure.kind == ValueKind.SHARE:
+        is_wrong |= ~values.isin((0, 1))
+    if is_wrong.any():
+        expected = f"numbers from {low:g} to {high:g}"
+        if measure.kind == ValueKind.SHARE:
+            expected = "true or false"
+        value = format_value(known[is_wrong].iloc[0])
+        raise InputError(
+            FIELD, f"{measure.name} has the value {value}; values of its kind, {measure.kind}, are {expected}."
+        )
 
 
 def _can_have_value(measure: Measure, answers: pd.DataFrame, context: Context) -> np.ndarray:
@@ -143,9 +183,20 @@ def kind_of_column(column: pd.Series) -> ValueKind:
 
 
 def value_columns(name: str, column: pd.Series, kind: ValueKind) -> pd.DataFrame:
-    """Return numbers as one column, and names of classes as a column of 0 and 1 for each class; NaN if missing."""
+    """Return numbers as one column, and names of classes as a column of 0 and 1 for each class; NaN if missing.
+
+    Raises:
+        InputError: a number is so large that no variance can be computed.
+    """
     if kind != ValueKind.CLASS or column.isna().all():  # without any class, one column says that no answer has a value
-        return pd.to_numeric(column).astype(float).to_frame(name)
+        values = pd.to_numeric(column).astype(float)
+        sizes = values.abs()
+        if (too_large := sizes[np.isfinite(sizes) & (sizes > LARGEST)]).any():
+            raise InputError(
+                "generation_bias.outcomes",
+                f"{name!r} has {too_large.iloc[0]:g}, which is too large; give a larger unit.",
+            )
+        return values.to_frame(name)
     values = pd.get_dummies(column, dtype=float)
     values[column.isna()] = np.nan
     return values

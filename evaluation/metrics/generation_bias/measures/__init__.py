@@ -107,9 +107,9 @@ class Measure:
         table: the table of the run that `values` reads (`Context.rows`); "": none.
         no_value: the reason why there is no mean if no answer has a value.
         column: the name of the values in tables; "": the name of the measure.
-        cost: the name of the mean in the table of the quality of responses, and of its change in “What it cost”; "": it
-            is in neither.
-        noun: the label of the mean in these tables; "": the name.
+        cost: the metric of the mean in scores.json, such as the measure's name, if the mean stands in the table of the
+            quality of responses, and its change in “What it cost”; "": it is in neither.
+        noun: the label of the mean in these tables; "": the name of the measure.
         kept_ideal: the ideal of the mean after / before in “What it cost”; None if it has none.
         is_logarithm: whether the cost is e to the power of the mean, such as a perplexity; its change is relative.
         reads_decisions: whether `values` depends on the settings by which a decision is read from an answer.
@@ -133,6 +133,12 @@ class Measure:
     kept_ideal: float | None = 1.0
     is_logarithm: bool = False
     reads_decisions: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", ValueKind(self.kind))
+        object.__setattr__(self, "needs", Needs(self.needs))
+        if self.cost and not self.cost.isidentifier():
+            raise ValueError(f"cost is {self.cost!r}; give the name of a metric, such as {self.name!r}")
 
     @property
     def is_of_100(self) -> bool:
@@ -186,8 +192,18 @@ def measure_names() -> tuple[str, ...]:
 
 
 def all_measures() -> list[Measure]:
-    """Return all measures, in alphabetical order."""
-    return [measure for name in measure_names() if (measure := find_measure(name)) is not None]
+    """Return all measures, in alphabetical order.
+
+    Raises:
+        InputError: two measures have one cost, or as `find_measure`.
+    """
+    found = [measure for name in measure_names() if (measure := find_measure(name)) is not None]
+    costs: dict[str, str] = {}
+    for measure in found:
+        if measure.cost and costs.setdefault(measure.cost, measure.name) != measure.name:
+            names = f"{costs[measure.cost]} and {measure.name}"
+            raise InputError(FIELD, f"{names} have the same cost, {measure.cost!r}; give yours another name.")
+    return found
 
 
 def serious_measures() -> list[str]:

@@ -100,11 +100,11 @@ class AttributesPart(Part):
     )
 
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
-        attributes = attributes_of(run.responses)
+        attributes = attributes_of(run.responses.table)
         permutations = run.config.settings.permutations
         if attributes is None or not permutations:
             return []
-        reason = why_not_tested(attributes, run.responses)
+        reason = why_not_tested(attributes, run.responses.table)
         if reason:
             run.store.record["attributes_not_tested"] = reason
             return []
@@ -161,9 +161,8 @@ def _row(row: EffectRow) -> Row:
     return Row(sanitize(f"{row['unit']}: {row['name']}", 80), (*values, certainty))
 
 
-def attributes_of(responses: Answers) -> Attributes | None:
+def attributes_of(table: pd.DataFrame) -> Attributes | None:
     """Return the attributes of people that are combinations, or names of groups; None if they are neither."""
-    table = responses.table
     axes = set(table[columns.AXIS])
     names = next(iter(axes)).split(CROSS) if len(axes) == 1 else []
     if len(names) < 2 or not set(names) <= set(table):
@@ -176,20 +175,20 @@ def attributes_of(responses: Answers) -> Attributes | None:
     return Attributes(levels, nested, name)
 
 
-def has_attributes(responses: Answers) -> bool:
+def has_attributes(table: pd.DataFrame) -> bool:
     """Return whether attributes are tested, so that combinations have a part of the page's error only."""
-    attributes = attributes_of(responses)
-    return attributes is not None and not why_not_tested(attributes, responses)
+    attributes = attributes_of(table)
+    return attributes is not None and not why_not_tested(attributes, table)
 
 
-def why_not_tested(attributes: Attributes, responses: Answers) -> str:
+def why_not_tested(attributes: Attributes, table: pd.DataFrame) -> str:
     """Return why main effects and interactions are not tested; "" if they are."""
     levels = pd.DataFrame(dict(attributes.levels))
     n_combinations = len(levels.drop_duplicates())
     n_possible = int(np.prod(levels.nunique()))
     if n_combinations < n_possible:
         return f"only {n_combinations} of {n_possible} combinations of the attributes were asked about"
-    if responses.table[columns.TEMPLATE].nunique() < MIN_TEMPLATES:
+    if table[columns.TEMPLATE].nunique() < MIN_TEMPLATES:
         return f"fewer than {MIN_TEMPLATES} templates"
     for attribute in attributes.nested:
         fewest = attributes.name.groupby(attributes.levels[attribute]).nunique().min()

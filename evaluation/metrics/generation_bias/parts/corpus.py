@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.style_clusters import load_style_clusters
@@ -48,10 +48,16 @@ N_NAMED = 3  # descriptors with a name in a panel
 MARKS = "osD^vP*X<>hdp"  # of axes
 
 
+def _check_paths(paths: list[str]) -> list[str]:
+    if len(set(paths)) < len(paths):
+        raise ValueError("a corpus occurs twice; give each once")
+    return paths
+
+
 class CorpusSettings(StrictSettings):
     """Corpora in which descriptors are counted."""
 
-    paths: list[str] = Field(
+    paths: Annotated[list[str], AfterValidator(_check_paths)] = Field(
         default_factory=list,
         description="JSONL, CSV, Parquet or text files, folders, or hub datasets to count descriptors in, each by "
         "itself",

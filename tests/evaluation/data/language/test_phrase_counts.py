@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import unicodedata
 
 import pandas as pd
 import pytest
@@ -54,3 +55,8 @@ def test_a_folder_is_the_sum_of_its_files_and_a_limit_reads_no_further(files, tm
     assert count_phrases_in_corpus(str(folder), ["deaf"]).counts == {"deaf": 4}
     result = count_phrases_in_corpus(str(files / "c.jsonl"), ["deaf", "hard-of-hearing"], limit=1)
     assert list(result.counts.values()) == [2, 0] and result.n_examples == 1
+
+
+def test_accents_are_found_however_they_are_encoded():
+    text = unicodedata.normalize("NFD", "Un ami québécois.")
+    assert count_phrases([text], ["Québécois"]).counts == {"Québécois": 1}

@@ -139,3 +139,9 @@ def test_a_byte_order_mark_is_no_part_of_a_persona(tmp_path):
     path = tmp_path / "personas.txt"
     path.write_bytes("I ski.\r\nI cook.\r\n\r\nI sing.\r\nI read.\r\n".encode("utf-8-sig"))
     assert load_personas(path) == ("I ski.\nI cook.", "I sing.\nI read.")
+
+
+def test_templates_may_be_numbered(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"text": "Hi", "template": 1, "axis": 2, "descriptor": 3}\n')
+    assert read_prompts(path)[["template", "axis", "descriptor"]].values.tolist() == [["1", "2", "3"]]

@@ -147,3 +147,20 @@ def test_a_line_that_was_cut_off_is_named(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n\n{"a": 2}\n{"a":')
     with pytest.raises(InputError, match="line 4"):
         read_columns(tmp_path / "a.jsonl", "a table")
+
+
+def test_quotation_marks_of_a_table_without_quoting_join_no_rows(tmp_path):
+    """GoEmotions has tabs and no quoting: a text may begin with a quotation mark, and a later one end with one."""
+    path = tmp_path / "texts.tsv"
+    path.write_text('text\tlabel\n"Sure he said\t1\nNice.\t2\nand left"\t3\n')
+    found = read_columns(path, "texts")
+    assert found == {"text": ['"Sure he said', "Nice.", 'and left"'], "label": ["1", "2", "3"]}
+    path.write_text('text\tlabel\n"Two\nlines"\t1\n')  # quoted, since no line alone is a row
+    assert read_columns(path, "texts") == {"text": ["Two\nlines"], "label": ["1"]}
+
+
+@pytest.mark.parametrize("known", [("text", "Text"), ("Text", "text")])
+def test_a_column_keeps_a_name_that_the_user_gives(tmp_path, known):
+    path = tmp_path / "texts.csv"
+    path.write_text("Text,RESPONSE\na,b\n")
+    assert list(read_columns(path, "texts", known=[*known, "response"])) == ["Text", "response"]

@@ -108,6 +108,8 @@ RUN_CAUTIONS = [
     Finding("no_label", {"n": 2, "n_of": 1200, "limit": 0.05}),
     Finding("too_long_for_classifier", {"share": 0.02}),
     Finding("infinite_values", {"name": "warmth_of_tone", "n": 3}),
+    Finding("these_names", {"n": 36, "attributes": ["gender", "race"], "is_tested": True}),
+    Finding("these_names", {"n": 8, "attributes": ["gender"], "is_tested": False}),
     Finding("no_chat_template", {"model_name": "org/base"}),
     Finding("cut_answers", {"shares": [0.75]}),
     Finding("missing_answers", {"what": "reason", "reason": "error 429", **WHOSE}),

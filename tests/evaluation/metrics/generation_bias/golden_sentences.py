@@ -11,7 +11,10 @@ SECTIONS = [
     *(Finding(kind) for kind in ("decide_size", "decide_whom", "decide_wrong", "decide_useful")),
     Finding("step_read", {"both": False}),
     Finding("step_read", {"both": True}),
-    *(Finding(kind) for kind in ("step_loop", "step_plan", "step_service", "step_audit", "step_check_log")),
+    *(
+        Finding(kind)
+        for kind in ("step_loop", "step_plan", "step_costs", "step_service", "step_audit", "step_check_log")
+    ),
     Finding("step_check", {"after_audit": False}),
     Finding("step_check", {"after_audit": True}),
     *(Finding(f"word_{word}") for word in ("descriptor", "template", "group", "style")),
@@ -80,6 +83,9 @@ CHECK = [
     Finding("rise_allowed", {"limit": 0.1, "before": 0.036, "allowed": 0.038}),
     Finding("rise_chosen", {"limit": 0.5, "smallest": 0.1}),
     Finding("no_rise_showable", {"smallest": 0.1, "largest": 1.0}),
+    Finding("answers_limit"),
+    Finding("people_without_answers", {"names": ["deaf", "old"], "n": 2}),
+    Finding("people_without_answers", {"names": ["deaf"], "n": 3}),
     Finding("effects_limit"),
     Finding("grown", {"n": 2, "n_of": 1400}),
     Finding("nobody_compared"),

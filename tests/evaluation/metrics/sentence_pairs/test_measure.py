@@ -15,6 +15,7 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings, SentenceSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
+from tests import tiny_checkpoints
 from tests.family_runs import compare_family, measure_tests
 from tests.fault_server import serving
 from tests.named_scores import find_named
@@ -145,6 +146,18 @@ def test_a_causal_model_scores_whole_sentences(pairs, tmp_path):
     assert preference.signature["variant"] == "Σ log p of the whole sentence after BOS, over a prefix tree"
     assert (preference.signature["context"], preference.signature["end_of_sequence"]) == ("", False)
     assert find_score(run.scores, "likelihood_difference").value > 0
+
+
+def test_equal_sentences_are_no_pair_also_if_perturbing_makes_them_equal_or_empty(tmp_path):
+    rows = ["he is good.,she is good.", "he is bad.,he is bad.", "he is bad.,he is bad!", "a,b"]
+    (tmp_path / "pairs.csv").write_text("\n".join(["more,less", *rows]))
+    model = tiny_checkpoints.qwen(tmp_path / "model")
+    numbers = []
+    for perturbed in (False, True):
+        settings = {"pairs": str(tmp_path / "pairs.csv"), "perturbed": perturbed}
+        run = measure_tests(tmp_path / str(perturbed), GENERATION_BIAS, config(model), **settings)
+        numbers.append(find_score(run.scores, "stereotype_preference").n)
+    assert numbers == [3, 1]
 
 
 def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from evenhand.evaluation.data.gendered_translations import LANGUAGES
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.translation_bias import Settings, TranslationBias
 from evenhand.evaluation.metrics.translation_bias.metric import GAP
@@ -155,3 +157,16 @@ def test_of_many_pairs_those_furthest_from_the_ideal_are_shown():
     (table,) = (part.tables[0] for part in report.sections if part.tables and part.tables[0].link)
     assert [row.cells[0].text for row in table.rows] == [f"+{n}.00" for n in range(41, 31, -1)]
     assert "→" in table.rows[0].label
+
+
+@pytest.mark.parametrize(
+    ("direction", "said"),
+    [
+        ("en-xx", "From English, translations are better against masculine references: "),
+        ("xx-en", "Into English, masculine sentences are translated better: "),  # against the same references
+        ("xx-xx", "Between other languages, masculine sentences are translated better: "),
+    ],
+)
+def test_what_is_better_depends_on_the_direction(direction, said):
+    found = Finding("above", {"gap": None, "direction": direction})
+    assert TranslationBias().sentence(found).startswith(said)

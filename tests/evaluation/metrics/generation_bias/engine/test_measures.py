@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.cuts import cue_shares
 from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_changes
@@ -306,3 +307,10 @@ def test_classes_without_any_value_have_no_mean_and_no_spread_with_reasons():
     classified = classes({"en": np.ones(len(responses)), "es": np.zeros(len(responses))})
     changes = measure_changes(responses, values, classified)
     assert all(np.isnan(change.value) for change in changes)
+
+
+def test_a_number_that_has_no_square_is_refused():
+    column = pd.Series([1.0, -1e160, np.nan, np.inf])
+    with pytest.raises(InputError, match="has 1e\\+160, which is too large"):
+        value_columns("price", column, ValueKind.NUMBER)
+    assert value_columns("price", column.replace(-1e160, -1e100), ValueKind.NUMBER)["price"].tolist()[1] == -1e100

@@ -4,8 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, join_rare, measured_values
-from evenhand.evaluation.metrics.generation_bias.measures import Context, ValueKind
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias import measures
+from evenhand.evaluation.metrics.generation_bias.engine.values import (
+    MeasureValues,
+    check_values,
+    join_rare,
+    measured_values,
+)
+from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
 from evenhand.evaluation.metrics.generation_bias.measures.fluency import without_person
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import all_values
@@ -158,3 +165,47 @@ def test_measures_read_their_table_by_prompt_and_have_no_value_of_what_was_not_d
     # 7 nats of 4 tokens; each answer differs by (nats − 7/4 · tokens) / 2 from it.
     np.testing.assert_allclose(found("response_perplexity"), [1.375, np.nan, 2.125, np.nan])
     np.testing.assert_equal(found("offensive"), [1, 0, 1, np.nan])
+
+
+def declared(name="mine", kind="share", **options):
+    return Measure(name, lambda answers, context: [], kind, "Its mean.", **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "found", "words"),
+    [
+        ("share", [True], "has 1 values for 2 answers"),
+        ("share", [True, 2], "has the value 2; .* true or false"),
+        ("share", [0, 0.5], "has the value 0.5; .* true or false"),
+        ("probability", [0.5, "high"], "has the value 'high'; .* numbers from 0 to 1"),
+        ("ratio", [-3, None], "has the value -3; .* numbers from 0 to inf"),
+        ("number", ["one", 1], "has the value 'one'"),
+    ],
+)
+def test_values_that_a_measure_cannot_have_are_named(kind, found, words):
+    with pytest.raises(InputError, match=f"outcomes: mine {words}"):
+        check_values(declared(kind=kind), found, 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        ("share", [True, None]),
+        ("share", [np.float64(1), np.nan]),
+        ("class", ["en", None]),
+        ("probability", [np.float32(1.0000001), 0]),
+        ("ratio", [0, 12]),
+        ("number", [-np.inf, 3]),
+    ],
+)
+def test_values_that_a_measure_can_have(kind, found):
+    check_values(declared(kind=kind), found, 2)
+
+
+def test_a_cost_is_the_name_of_one_metric(monkeypatch):
+    with pytest.raises(ValueError, match="such as 'mine'"):
+        declared(cost="words per sentence")
+    monkeypatch.setattr(measures, "measure_names", lambda: ("mine", "yours"))
+    monkeypatch.setattr(measures, "find_measure", lambda name: declared(name, cost="length"))
+    with pytest.raises(InputError, match="mine and yours have the same cost, 'length'"):
+        measures.all_measures()

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.attribute_errors import Truth, simulated_run
 from evenhand.evaluation.metrics import FamilyConfig
-from evenhand.evaluation.metrics.generation_bias.answers import Answers
+from evenhand.evaluation.metrics.generation_bias.answer_warnings import names_of_groups
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import (
     Attributes,
     attribute_effects,
@@ -24,7 +24,7 @@ from tests.testbed_settings import MODEL
 
 
 def shown(run):
-    table = attribute_effects(run, attributes_of(run.responses))
+    table = attribute_effects(run, attributes_of(run.responses.table))
     return table[table["certainty"] == "shown"]
 
 
@@ -63,6 +63,13 @@ def test_one_unusual_name_shows_nothing_about_its_group():
     assert not len(shown(replace(run, responses=replace(run.responses, values=values))))
 
 
+@pytest.mark.parametrize(("n_names", "n", "is_tested"), [(10, 40, True), (4, 16, False)])
+def test_a_page_says_for_which_names_its_combinations_hold(n_names, n, is_tested):
+    [found] = names_of_groups(simulated_run(Truth(names=n_names), seed=0).responses.table)
+    assert found.values == {"n": n, "attributes": ["gender", "age"], "is_tested": is_tested}
+    assert not names_of_groups(simulated_run(Truth(), seed=0).responses.table)
+
+
 def test_name_means_are_less_the_means_of_templates():
     values = np.array([[1.0], [3.0], [5.0], [np.nan]])
     found = name_means(values, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
@@ -79,9 +86,9 @@ def test_name_means_are_less_the_means_of_templates():
     ],
 )
 def test_what_cannot_be_tested_says_why(run, reason):
-    found = why_not_tested(attributes_of(run.responses), run.responses)
+    found = why_not_tested(attributes_of(run.responses.table), run.responses.table)
     assert reason in found and bool(found) == bool(reason)
-    assert has_attributes(run.responses) != bool(reason)
+    assert has_attributes(run.responses.table) != bool(reason)
 
 
 def test_columns_without_common_templates_are_left_out_of_interactions():
@@ -101,16 +108,14 @@ def test_a_combination_with_one_name_is_not_tested():
     second = pd.Series(["c"] * 20 + ["d"] * 20 + ["c"])
     second[:10] = "d"
     attributes = Attributes({"one": first, "two": second}, ["one", "two"], name)
-    responses = Answers(
-        pd.DataFrame({"template": [f"t{n % 9}" for n in range(41)], "descriptor": name}), np.zeros((41, 1)), ["x"]
-    )
-    assert "one × two" in why_not_tested(attributes, responses) and "1 names" in why_not_tested(attributes, responses)
+    reason = why_not_tested(attributes, pd.DataFrame({"template": [f"t{n % 9}" for n in range(41)]}))
+    assert "one × two" in reason and "1 names" in reason
 
 
 def test_an_incomplete_crossing_is_not_tested():
     responses = simulated_run(Truth(), seed=0).responses
     part = responses.rows((responses.table["descriptor"] != "old woman").to_numpy())
-    assert "3 of 4" in why_not_tested(attributes_of(part), part)
+    assert "3 of 4" in why_not_tested(attributes_of(part.table), part.table)
 
 
 def test_a_measured_crossing_has_a_table(tmp_path):
