@@ -93,6 +93,7 @@ def comparison_cautions(before: FamilyRun, after: FamilyRun, changes: FamilyRun)
     of_each = [[*score_cautions(run.scores), *answer_cautions(run)] for run in (before, after)]
     return [
         *comparison_stops(before.folder, after.folder),
+        *demonstration(before),
         *_common_prompts(changes.scores),
         *_rises([before.scores, after.scores, changes.scores]),
         *cut_answers(before.table(RESPONSES), after.table(RESPONSES)),
