@@ -139,15 +139,16 @@ def measure_responses(
             unknown or cannot be used. The message has field, value and fix.
     """
     classifier = style_classifier if isinstance(style_classifier, Mapping) else str(style_classifier)
+    names = [outcomes] if isinstance(outcomes, str) else list(outcomes)
     settings = {
         **settings,
-        "outcomes": [outcomes] if isinstance(outcomes, str) else list(outcomes),
+        "outcomes": names,
         "style_classifier": classifier,
         "style_clusters": None if style_clusters is None else str(style_clusters),
     }
     if isinstance(outcomes, Mapping):
         frame = _with_outcomes(frame, outcomes)
-    used = dict.fromkeys(name for name in (*USED_COLUMNS, *settings["outcomes"]) if name in frame)
+    used = dict.fromkeys(name for name in (*USED_COLUMNS, *names) if name in frame)
     with TemporaryDirectory(prefix="evenhand-") as temporary:
         values = {
             "model": {"name": str(model)},

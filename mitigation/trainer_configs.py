@@ -100,7 +100,7 @@ def trainer_fields(settings: TuningSettings, n_train: int, seed: int) -> dict[st
     # Every checkpoint is at a logged step, so that a resumed run logs the same losses.
     log_every = max(1, evaluate_every // LOGS_PER_EVALUATION)
     evaluate_every = evaluate_every // log_every * log_every
-    warms_up = settings.warmup_ratio > 0 and settings.epochs * per_epoch > 1
+    warms_up = settings.warmup_ratio > 0 and (settings.epochs or 1) * per_epoch > 1
     return {
         "num_train_epochs": settings.epochs,
         "per_device_train_batch_size": rows,

@@ -12,7 +12,11 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.limits import findings_against, findings_alone
+from evenhand.evaluation.metrics.generation_bias.limits import (
+    findings_against,
+    findings_alone,
+    people_without_answers,
+)
 from evenhand.evaluation.metrics.generation_bias.words import note, words
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.runs.pages import CHECKED, claim_pages, clear_pages
@@ -70,12 +74,13 @@ def check_findings(settings: CheckSettings) -> list[LimitResult]:
             "against", "give --against RUN, a baseline, or --max_pooled_fgb, --max_difference or --max_spread alone."
         )
     after = _family_run(settings.run, "run")
-    findings = findings_alone(
+    of_run = findings_alone(
         after,
         max_pooled_fgb=settings.max_pooled_fgb,
         max_spread=settings.max_spread,
         max_difference=settings.max_difference,
     )
+    findings = [*of_run, *people_without_answers(after)]
     if settings.against is None:
         return findings
     if settings.against.resolve() == settings.run.resolve():
@@ -111,6 +116,7 @@ class HasFolder(Protocol):
     @property
     def folder(self) -> Path:
         """The run's folder."""
+        ...
 
 
 @python_door()

@@ -270,14 +270,18 @@ class _Planner:
         tune: TuneSettings | None,
         untagged: MeasureSettings | None,
     ) -> CompareSettings:
-        """Return the comparison of the two measurements."""
+        """Return the comparison of the two measurements.
+
+        It has costs also if a finished first run, which may have been a quick one, has none.
+        """
+        has_costs = before.generation_bias.relevance or self.loop.base_run is not None
         comparison = CompareSettings(
             before=before.output_dir,
             after=after.output_dir,
             labels=None if label is None else label.output_dir,
             tuning=None if tune is None else tune.output_dir,
             after_without_tag=None if untagged is None else untagged.output_dir,
-            generation_bias=ComparisonSettings(relevance=before.generation_bias.relevance),
+            generation_bias=ComparisonSettings(relevance=has_costs),
             trust_remote_code=self.trusts_code(),
         )
         return self.stage(name, "compare", comparison)

@@ -120,6 +120,8 @@ def start_logging() -> None:
     # Users cannot act on libraries' warnings about their next versions and about each other.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     warnings.filterwarnings("ignore", category=FutureWarning)
+    # PEFT saves an adapter whose base is a GGUF file of a package, which has no config; Evenhand changes no vocabulary.
+    warnings.filterwarnings("ignore", "Could not find a config file in", UserWarning)
     if processes.is_rank_zero() and not any(thread.name == SIGNS_OF_LIFE for thread in threading.enumerate()):
         threading.Thread(target=_write_signs_of_life, name=SIGNS_OF_LIFE, daemon=True).start()
 

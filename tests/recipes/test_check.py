@@ -15,22 +15,28 @@ import yaml
 import evenhand
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
-from evenhand.evaluation.metrics.generation_bias.limits import _grown_effects, smallest_showable_rise
+from evenhand.evaluation.metrics.generation_bias.limits import (
+    _grown_effects,
+    people_without_answers,
+    smallest_showable_rise,
+)
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.evaluation.statistics.sequential import plan_looks
-from evenhand.evaluation.tables import write_table
+from evenhand.evaluation.tables import read_table, write_table
 from evenhand.recipes.check import check_findings, junit_xml, summary_markdown
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse
 from evenhand.recipes.limit_texts import LimitText
 from evenhand.recipes.settings import CheckSettings
 from tests.measured_runs import write_measured
+from tests.testbed_settings import MODEL
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SHARES = {"baseline": (3, 1), "fairer": (2, 2), "worse": (4, 0.5), "unbiased": (2, 2)}  # of 4, style x
@@ -307,6 +313,18 @@ def test_newly_withheld_answers_break_a_check_against_a_baseline_that_measured_n
     settings = CheckSettings(run=tmp_path / "after", against=tmp_path / "before", max_rise=900)
     outcomes = check_findings(settings)[-1]
     assert outcomes.limit.kind == "outcomes_limit" and outcomes.status == "broken"
+
+
+def test_somebody_without_any_answer_is_named_and_leaves_the_check_open(runs, tmp_path):
+    assert [found.status for found in check_findings(CheckSettings(run=runs["unbiased"], max_pooled_fgb=1000))] == [
+        HOLDS
+    ]
+    folder = shutil.copytree(runs["unbiased"], tmp_path / "new")
+    responses = read_table(folder / "responses.parquet")
+    responses.loc[: len(responses) // 2 - 1, "left_out"] = "error 429"  # all answers to descriptor a
+    write_table(folder / "responses.parquet", responses)
+    [found] = people_without_answers(FamilyRun(folder, FamilyConfig(model=MODEL), common_scores=[]))
+    assert found.status == INCONCLUSIVE and found.measured.values == {"names": ["a"], "n": 1}
 
 
 def test_a_baseline_whose_bias_is_undefined_is_not_called_one_without_bias(runs, tmp_path):

@@ -247,3 +247,11 @@ def test_code_that_the_base_trusts_is_trusted_by_the_later_stages(tmp_path):
     for one, expected in ((given, False), (trusted, True)):
         (point,) = plan(one, "rejection", tmp_path)
         assert {point.tune.trust_remote_code, point.compare.trust_remote_code} == {expected}
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_a_loop_from_a_finished_run_without_costs_measures_them(tmp_path, continues):
+    given = settings(tmp_path, measure={"generation_bias": {"relevance": False}})
+    given = given.replaced(base_run=tmp_path / "run" if continues else None)
+    point = plan_points(given, "exchange", hashed_folders(tmp_path))[0]
+    assert point.compare.generation_bias.relevance is continues

@@ -20,7 +20,7 @@ from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.answers import Answers
+from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES, Answers
 from evenhand.evaluation.metrics.generation_bias.compared_runs import (
     check_comparable,
     compared_responses,
@@ -88,6 +88,19 @@ def findings_alone(
     if max_difference is not None:
         findings.append(_largest_difference(run, max_difference))
     return findings
+
+
+def people_without_answers(run: FamilyRun) -> list[LimitResult]:
+    """Return the finding on people none of whose answers came, or []: no other finding is about them."""
+    responses = run.table(RESPONSES)
+    if columns.LEFT_OUT not in responses:
+        return []
+    n_answers = responses[columns.LEFT_OUT].isna().groupby(run.table(PROMPTS)[columns.DESCRIPTOR].astype(str)).sum()
+    names = n_answers.index[n_answers == 0].tolist()
+    if not names:
+        return []
+    measured = Finding("people_without_answers", {"names": names[:MAX_ROWS], "n": len(names)})
+    return [LimitResult(Finding("answers_limit"), INCONCLUSIVE, measured)]
 
 
 def findings_against(

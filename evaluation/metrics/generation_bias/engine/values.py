@@ -136,7 +136,7 @@ def check_values(measure: Measure, found: Sequence[object], n: int) -> None:
         raise InputError(FIELD, f"{measure.name} has {len(found)} values for {n} answers; return one for each.")
     if measure.kind == ValueKind.CLASS:
         return
-    known = pd.Series(found, dtype=object).dropna()
+    known = pd.Series(list(found), dtype=object).dropna()
     values = pd.to_numeric(known, errors="coerce").astype(float)
     low, high = RANGES[measure.kind]
     is_wrong = ~values.between(low - ROUNDING, high + ROUNDING)
