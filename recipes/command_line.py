@@ -65,7 +65,7 @@ PREFIXES = {"measure": "", "screen": "", "loop": "measure.", "ablate": "loop.mea
 SCREEN_FIRST = {"screen_first": "--screen"}
 
 # What `--help` lists first, in this order; where a measurement is in the settings of a command, its settings have the
-# prefix of the command.
+# prefix of the command. A loop tunes the model, and so refuses one on a server.
 FIRST_FLAGS = (
     "model",
     "model.server",
@@ -385,7 +385,9 @@ class _FlagSource(CliSettingsSource):
         cls = settings_class(command)
         names = []
         if command in PREFIXES:
-            names = [*(f"{PREFIXES[command]}{name}" for name in FIRST_FLAGS), *FIRST_FLAGS]
+            is_loop = PREFIXES[command] != ""
+            listed = [name for name in FIRST_FLAGS if not (is_loop and name == "model.server")]
+            names = [*(f"{PREFIXES[command]}{name}" for name in listed), *listed]
         self._first: dict[str, tuple[tuple[str, ...], dict[str, Any]] | None] = dict.fromkeys(names)
         self.settings = {setting.name: setting for setting in settings_in(cls)}
         self.flags: list[str] = []

@@ -26,6 +26,7 @@ from evenhand.evaluation.models.revisions import (
     ADAPTER_FOLDER,
     TUNING_FILE,
     adapter_base,
+    adapter_folder,
     is_adapter,
     is_gguf,
     is_local_path,
@@ -216,13 +217,13 @@ def _check_merge(settings: ExportSettings, model: ModelSettings, method: str) ->
     """Raise InputError if the adapter cannot be merged into its base, or cannot be exported alone."""
     adapter = settings.tuning / ADAPTER_FOLDER
     check_links_inside(adapter, "tuning", within=settings.tuning)  # all files in the folder are exported and uploaded
-    base = adapter_base(adapter)[0] if is_adapter(adapter) else None
+    base, revision = adapter_base(adapter) if is_adapter(adapter) else (None, None)
     has_maps = (adapter / MAPS_FILE).exists()
-    loads_alone = has_maps or not (base is None or is_gguf(base) or is_adapter(Path(base)))
+    loads_alone = has_maps or not (base is None or is_gguf(base) or adapter_folder(base, revision) is not None)
     reason = _never_merged(
         settings.tuning, model, method, is_activated=base is not None and invocation_in(adapter) is not None
     )
-    other_base = "tune a base that is saved as safetensors"
+    other_base = "tune a base that is saved as safetensors and is no adapter"
     if settings.merge and reason:
         fix = "use --merge false" if loads_alone else f"it cannot be exported with its base {base}: {other_base}"
         raise InputError("merge", f"{reason}; {fix}.")
@@ -251,8 +252,10 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
     strength = measured.model.adapter_strength
     tuned = load_dialogue_model(measured.model.replaced(name=str(adapter), revision=None))
     name = str(adapter)
-    while is_adapter(Path(name)):  # an adapter's base may be an adapter itself
-        name, _ = adapter_base(Path(name))
+    base_folder = adapter_folder(name)
+    while base_folder is not None:  # an adapter's base may be an adapter itself, also on the hub
+        name, revision = adapter_base(base_folder)
+        base_folder = adapter_folder(name, revision)
     if settings.merge:
         tuned.model.save_pretrained(folder)
     else:

@@ -139,8 +139,8 @@ def test_the_reference_has_every_setting_of_every_command():
         names = re.findall(r"(?m)^\| `(\w+)` \|.*\w.* \|$", of_commands[command])
         assert names == [name for name in _names(command) if "." not in name]
     assert (
-        "| `descriptors` | int or null | `60` | number of descriptors, sampled by axis; null: all |"
-        in sections["measure --prompts"]
+        "| `descriptors` | int or null | `60` | number of descriptors, sampled by axis; 13 or more of the paper's, "
+        "one for each axis; null: all |" in sections["measure --prompts"]
     )
 
 

@@ -10,22 +10,37 @@ import pandas as pd
 import pytest
 import yaml
 
+from evenhand.recipes.settings import CheckSettings
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
 from tools import release
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+ENTRYPOINT = ROOT / "tools" / "docker_entrypoint.sh"
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 PEOPLE = ("deaf", "blind", "tall", "old")
 
 
 def test_the_image_demonstrates_what_the_makefile_does():
-    entrypoint = (ROOT / "tools" / "docker_entrypoint.sh").read_text(encoding="utf-8")
+    entrypoint = ENTRYPOINT.read_text(encoding="utf-8")
     (demo,) = re.findall(r"evenhand (measure --config demo.*)$", MAKEFILE, re.M)
     assert demo in entrypoint
     (packages,) = re.findall(r"^MODEL_PACKAGES := (.*)$", MAKEFILE, re.M)
     assert f"--no-deps {packages}" in DOCKERFILE
+
+
+def test_only_the_demonstration_of_the_image_takes_one_core_for_each_process(tmp_path):
+    for name in ("evenhand", "torchrun"):
+        program = tmp_path / name
+        program.write_text('#!/bin/sh\necho "${OMP_NUM_THREADS:-all}"\n')
+        program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    printed = {
+        command: subprocess.check_output(["sh", ENTRYPOINT, command], env=environment, text=True).strip()
+        for command in ("demo", "measure")
+    }
+    assert printed == {"demo": "1", "measure": "all"} and "OMP_NUM_THREADS" not in DOCKERFILE
 
 
 def test_the_image_copies_what_exists_and_all_that_the_wheel_needs():
@@ -123,8 +138,21 @@ def test_the_action_measures_without_a_baseline_and_fails_against_a_better_one(w
         workspace, model="bot", responses="new.csv", config="bias.yaml", folder="limited", max_difference="5"
     )
     assert limited == [0, 1, 0]
+    without_a_baseline = run_action(
+        workspace, model="bot", responses="new.csv", config="bias.yaml", folder="limited", max_rise="10"
+    )
+    assert without_a_baseline[1] == 2
     assert "broken" in (workspace / "summary.md").read_text(encoding="utf-8")
     assert (workspace / "new" / "check" / "junit.xml").exists()
+
+
+def test_each_limit_of_check_is_an_input_for_which_the_action_checks():
+    (step,) = [step for step in ACTION["runs"]["steps"] if step.get("name") == "Check"]
+    limits = [name for name in CheckSettings.model_fields if name.startswith("max_")]
+    for name in limits:
+        assert name in ACTION["inputs"] and f"inputs.{name} != ''" in step["if"] and f"--{name} " in step["run"]
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8").partition("Inputs: ")[2].partition(".")[0]
+    assert {*re.findall(r"`(\w+)`", page), "model", "baseline"} == set(ACTION["inputs"])
 
 
 def test_texts_of_inputs_never_stand_in_the_shell():

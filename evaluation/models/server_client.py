@@ -236,7 +236,8 @@ def fetch_answers(
             async with asyncio.timeout(REQUEST_SECONDS):
                 return await _usable_answer(partial(send_by, patient), requests[row], parse, retries, model)
         except Exception as error:
-            raise _failure(model, error, bool(statuses)) from None
+            has_answered = bool(statuses - {404})  # which a wrong address gives, too
+            raise _failure(model, error, has_answered) from None
 
     async def send(row: int) -> Parsed:
         # Few retries of the first request, so that a wrong address is reported early.

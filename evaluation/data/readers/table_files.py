@@ -95,6 +95,9 @@ def read_columns(
         columns = {name: nan_as_none(values) for name, values in columns.items()}
         columns = _spell_as_known(columns, known)
         return _infer_types(columns, known) if typed and path.suffix.lower() in DELIMITED else columns
+    except FileNotFoundError:
+        problem = f"there is no such file; a relative path begins at the working folder, {Path.cwd()}."
+        raise InputError(path, problem) from None
     except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise InputError(path, f"cannot be read as {content} ({reason}); give a table, best in UTF-8.") from None

@@ -167,6 +167,15 @@ def test_an_address_where_nothing_listens_says_so(monkeypatch):
         assert "no server answers there" in fetch_error(f"http://127.0.0.1:{bound.getsockname()[1]}/v1")
 
 
+def test_an_address_without_its_end_names_it_until_a_request_was_answered(monkeypatch):
+    monkeypatch.setattr(Handler, "do_GET", lambda handler: handler._send({}, 404))
+    not_found = (404, {"error": {"message": "Not Found"}})
+    with serving(reject=lambda body: not_found) as (url, _):
+        assert "Not Found" in (error := fetch_error(url)) and "usually ends in /v1" in error
+    with serving(reject=lambda body: not_found if body["seed"] else None) as (url, _):
+        assert "Not Found" in (error := fetch_error(url, concurrency=1)) and "usually ends in /v1" not in error
+
+
 def test_first_failures_and_answers_before_one(monkeypatch):
     monkeypatch.setattr(server_client, "MAX_RETRIES", 0)
     with serving() as (url, _):

@@ -1,6 +1,7 @@
 """Tables in files: delimiters, encodings, headers and blank rows are found; what two readings fit is an error."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -90,6 +91,14 @@ def test_an_ambiguity_is_an_error_with_the_candidates(tmp_path, name):
     with pytest.raises(InputError) as error:
         read_columns(tmp_path / "a.csv", "a table", known=["text"])
     assert all(candidate in str(error.value) for candidate in candidates)
+
+
+def test_a_missing_file_is_called_so_with_the_folder_where_its_path_begins(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("people.csv", "people.json", "people.parquet"):
+        with pytest.raises(InputError, match="no such file") as error:
+            read_columns(Path(name), "people")
+        assert str(tmp_path) in str(error.value) and "UTF-8" not in str(error.value)
 
 
 RECORDS = [{"text": "Hi", "n": 1}, {"text": "No", "n": 2}]
