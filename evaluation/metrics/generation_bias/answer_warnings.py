@@ -16,7 +16,6 @@ from evenhand.evaluation.data.readers.response_logs import UNANSWERED
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES, Answers, read_answers
-from evenhand.evaluation.metrics.generation_bias.parts.attributes import attributes_of, why_not_tested
 from evenhand.evaluation.models.remote import ANSWERED_BY
 
 MAX_REASONS = 5  # cautions about missing answers
@@ -49,17 +48,7 @@ def answer_cautions(run: FamilyRun) -> list[Finding]:
         found += [*unanswered(prompts, responses), *_alike(prompts), *several_people(prompts)]
     if (prompts[columns.TEMPLATE] == UNSPECIFIED).all():
         found.append(Finding("no_templates"))
-    return [*found, *names_of_groups(prompts)]
-
-
-def names_of_groups(prompts: pd.DataFrame) -> list[Finding]:
-    """Return [how many names stand for the people], or []: permutations of cells take names as given."""
-    attributes = attributes_of(prompts)
-    if attributes is None or not attributes.nested:
-        return []
-    is_tested = not why_not_tested(attributes, prompts)
-    values = {"n": attributes.name.nunique(), "attributes": list(attributes.nested), "is_tested": is_tested}
-    return [Finding("these_names", values)]
+    return found
 
 
 def missing_answers(prompts: pd.DataFrame, responses: pd.DataFrame, *, counts_empty: bool = False) -> list[Finding]:

@@ -16,13 +16,14 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import answer_cautions
-from evenhand.evaluation.metrics.generation_bias.answers import RESPONSES
+from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
 from evenhand.evaluation.metrics.generation_bias.compared_runs import COMMON_PROMPTS, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stops, run_stops
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.engine.values import stored_names, stored_values
 from evenhand.evaluation.metrics.generation_bias.headline import unclear_reason
+from evenhand.evaluation.metrics.generation_bias.parts.attributes import names_of_groups
 from evenhand.evaluation.metrics.generation_bias.parts.quality import PERPLEXITY, REPEATED
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.revisions import PACKAGE
@@ -80,7 +81,7 @@ def run_cautions(run: FamilyRun) -> list[Finding]:
         found.append(Finding("verdict_unclear", {"reason": unclear}))
     found += [*demonstration(run), *_unread(run), *score_cautions(run.scores)]
     found += [*infinite_values(run), *template_cautions(run), *cut_answers(run.table(RESPONSES))]
-    return [*found, *answer_cautions(run)]
+    return [*found, *answer_cautions(run), *names_of_groups(run.table(PROMPTS))]
 
 
 def comparison_cautions(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Finding]:

@@ -40,8 +40,12 @@ if TYPE_CHECKING:  # takes a second
     from evenhand.evaluation.models.predictions import Predictions
 
 
-UNNAMED = "only the record of the run names the server of its model; give its address (model.server)"
 UNPROCESSED = {"temperature": 1, "top_p": 1, "max_tokens": 1}  # so that no server changes the probabilities
+
+
+def unnamed() -> str:
+    """Return why a server that only the record of a run names is not asked."""
+    return f"only the record of the run names the server of its model; give {spelled('model.server', 'URL')}"
 
 
 class ServedModel(RemoteModel):
@@ -86,14 +90,14 @@ class ServedModel(RemoteModel):
     @property
     def without_likelihoods(self) -> str:
         if self.settings.base_url == NOWHERE:
-            return UNNAMED
+            return unnamed()
         if not self.scores_responses:
             return f"{self.without_weights}; give model.tokenizer if the server gives log-probabilities of prompts"
         return ""
 
     @property
     def without_predictions(self) -> str:
-        return UNNAMED if self.settings.base_url == NOWHERE else ""
+        return unnamed() if self.settings.base_url == NOWHERE else ""
 
     @property
     def reads_tokens(self) -> bool:

@@ -22,6 +22,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.crossed_prompts import CROSS, PERSON
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import (
@@ -200,6 +201,16 @@ def why_not_tested(attributes: Attributes, table: pd.DataFrame) -> str:
             combination = CROSS.join(pair)
             return f"{combination}: a combination has {fewest} names; {MIN_NAMES_OF_BOTH} are needed"
     return ""
+
+
+def names_of_groups(table: pd.DataFrame) -> list[Finding]:
+    """Return [how many names stand for the people], or []: permutations of cells take names as given."""
+    attributes = attributes_of(table)
+    if attributes is None or not attributes.nested:
+        return []
+    is_tested = not why_not_tested(attributes, table)
+    values = {"n": attributes.name.nunique(), "attributes": list(attributes.nested), "is_tested": is_tested}
+    return [Finding("these_names", values)]
 
 
 def attribute_effects(run: ClassifiedRun, attributes: Attributes) -> pd.DataFrame:

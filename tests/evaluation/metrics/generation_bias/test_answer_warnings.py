@@ -133,6 +133,7 @@ def test_a_comparison_says_of_which_run_a_caution_is(monkeypatch):
     old, new = (Finding("equal_answers", {"n": n, "n_of": 12}) for n in (2, 3))
     monkeypatch.setattr(page_warnings, "answer_cautions", lambda run: list(run.cautions))
     monkeypatch.setattr(page_warnings, "comparison_stops", lambda before, after: [])
+    monkeypatch.setattr(page_warnings, "demonstration", lambda run: [])
     found = page_warnings.comparison_cautions(Run(both, old), Run(new, both), Run())
     assert [(each.kind, each.values.get("side"), each.values.get("n")) for each in found] == [
         ("no_templates", None, None),

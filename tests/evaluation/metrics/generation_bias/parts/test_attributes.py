@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks.attribute_errors import Truth, simulated_run
 from evenhand.evaluation.metrics import FamilyConfig
-from evenhand.evaluation.metrics.generation_bias.answer_warnings import names_of_groups
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import (
     Attributes,
     attribute_effects,
@@ -16,6 +15,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.attributes import (
     complete_cells,
     has_attributes,
     name_means,
+    names_of_groups,
     why_not_tested,
 )
 from evenhand.evaluation.settings import PromptSettings
