@@ -11,8 +11,8 @@ from contextvars import ContextVar
 
 import yaml
 
-# The settings that are given most often have a short name, the end of their name. The list is written out so that a
-# new setting never changes what a short name means.
+# The settings that are given most often also have a short name, the last part of the full name. The list is written
+# out, so that a new setting never changes what a short name means.
 SHORT_NAMES = (
     "model",
     "model.server",

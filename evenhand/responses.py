@@ -30,7 +30,7 @@ from evenhand.evaluation.report.numbers import sanitize, score_text
 from evenhand.evaluation.report.output import REPORT
 from evenhand.evaluation.score import BiasScore, Form, find_score, signature_line
 from evenhand.evaluation.settings import checked
-from evenhand.recipes.measure import REST_MEASURED, measure
+from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import GENERATION_BIAS, MeasureSettings, family_config
 
 USED_COLUMNS = (
@@ -165,8 +165,6 @@ def measure_responses(
         except InputError as error:
             is_about_frame = error.field in ("responses", f"responses: {FRAME}")
             problem = error.problem.removeprefix(f"{FRAME}: ")
-            if output_dir is None:  # nothing is kept
-                problem = problem.removesuffix(f" {REST_MEASURED} {temporary}.")
             raise InputError(FRAME if is_about_frame else error.field, problem) from None
         return _read_result(checked_settings)
 

@@ -74,7 +74,6 @@ SCORING = (
 )
 LINK = Link("answers, person by person", RESPONSES_PAGE)
 SCREEN = "screen"  # the family that `--screen` measures first
-REST_MEASURED = "What needs no styles is in"  # a folder, which ends the error
 SHARE_OF_FIRST = 0.1  # of the people, who may get more answers after a screen
 
 
@@ -95,11 +94,7 @@ def measure(
         frame: the columns of responses in memory (`responses_in_frame`); `settings.responses` then only names them.
     """
     if settings.write_prompts:
-        (name,) = settings.metrics
-        config = family_config(settings, name)
-        write_prompts = FAMILIES[name].write_prompts
-        n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
-        log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
+        _write_prompts(settings)
         return
     configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
     inputs = processes.on_rank_zero(lambda: read_inputs(configs))
@@ -135,10 +130,19 @@ def measure(
                 check_declared(name, found)
                 scores += found
         processes.on_rank_zero(lambda: _finish(store, settings, scores, show=show))
-    _check_read(settings.output_dir)
+    _check_read(settings.output_dir, names_folder=show)
     if show and GENERATION_BIAS in configs and processes.is_rank_zero():
         with suppress(InputError):  # a run without an interval can plan nothing
             print(narrower_text(settings.output_dir))
+
+
+def _write_prompts(settings: MeasureSettings) -> None:
+    """Write the prompts of the only family for another program to answer."""
+    (name,) = settings.metrics
+    config = family_config(settings, name)
+    write_prompts = FAMILIES[name].write_prompts
+    n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
+    log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
 
 
 def screen_before(settings: MeasureSettings) -> MeasureSettings:
@@ -176,10 +180,16 @@ def typed_command() -> list[str] | None:
     return ["evenhand", *sys.argv[1:]] if program.name in ("evenhand", "__main__.py") else None
 
 
-def _check_read(folder: Path) -> None:
-    """Raise InputError if a style classifier could not read the responses of a finished run."""
+def _check_read(folder: Path, *, names_folder: bool) -> None:
+    """Raise InputError if a style classifier could not read the responses of a finished run.
+
+    `names_folder`: whether the error names the folder, which may be a temporary one in Python.
+    """
     for name, fault in read_unread(folder).items():
-        raise InputError(f"generation_bias.{name}", f"{words(fault)} {REST_MEASURED} {folder}.")
+        field = f"generation_bias.{name}"
+        if names_folder:
+            raise InputError(field, f"{words(fault)} What needs no styles is in {folder}.")
+        raise InputError(field, words(fault))
 
 
 def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Mapping[str, Json]) -> None:

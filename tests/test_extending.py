@@ -122,7 +122,7 @@ def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
 
 
 class Listener(Model):
-    """A model that keeps what it is asked."""
+    """A model that records its requests."""
 
     def identity(self):
         return {}

@@ -14,7 +14,7 @@ NotebookClient = pytest.importorskip("nbclient", reason="needs nbclient (pip ins
 pytest.importorskip("ipykernel", reason="needs ipykernel (pip install '.[test]')")
 pytestmark = pytest.mark.slow
 COMMAND = "{sys.executable} -m evenhand"  # which would import everything anew
-# A kernel that is a fork of a process that has imported everything, as the commands are.
+# The notebooks' kernel is a fork of a process that has imported everything already, like the commands in other tests.
 KERNEL = "from ipykernel.kernelapp import launch_new_instance; launch_new_instance(['-f', '{connection_file}'])"
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 

@@ -324,7 +324,7 @@ class Family(ABC):
         return f"{form.label}{group}: {form.description}"
 
     def subtitle(self, run: FamilyRun) -> str:
-        """Return the names of the model, if one is measured, and of the dataset, as the signature has it."""
+        """Return the name of the model, if one is measured, and of the dataset in the signature."""
         names = [run.model_name] if self.USES_MODEL else []
         dataset = next((score.signature.get("dataset") for score in run.scores), None)
         if isinstance(dataset, Mapping) and dataset.get("name"):

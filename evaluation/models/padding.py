@@ -18,9 +18,9 @@ log = logging.getLogger("evenhand")
 
 PROBE = 12  # tokens of a row, of which the prefix has two thirds
 N_PROBES = 4  # rows
-# The largest total variation distance between two predictions of a token that rounding explains: in float32, and for
-# less precise numbers as a share of the distance to a prediction that reads padding, or that lacks the prefix. Rounding
-# changes some rows hardly at all, and what is wrong changes each of them.
+# The largest total variation distance between two predictions that rounding explains. In float32 it is ROUNDING, for
+# all rows. In less precise numbers it is ROUNDING_SHARE of the distance to a wrong prediction, which reads padding or
+# lacks the prefix, and for one row or more: rounding hardly changes some of the rows, and an error changes all.
 ROUNDING = 1e-3
 ROUNDING_SHARE = 0.05
 
@@ -96,7 +96,7 @@ def _tried(network: PreTrainedModel, name: str, distances: Callable[[], tuple[to
 
 
 def _is_rounding(distance: torch.Tensor, of_wrong: torch.Tensor, dtype: torch.dtype) -> bool:
-    """Return whether rounding explains the distances of rows, beside those of wrong predictions."""
+    """Return whether rounding explains the distances of rows, given the distances of wrong predictions."""
     if dtype == torch.float32:
         return bool((distance <= ROUNDING).all())
     return bool((distance <= ROUNDING_SHARE * of_wrong).any())
@@ -111,9 +111,9 @@ def _probe_ids(network: PreTrainedModel) -> torch.Tensor:
 
 @torch.inference_mode()
 def _continued(network: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, **arguments: object) -> torch.Tensor:
-    """Return the probabilities of the next two tokens, (rows, 2, vocabulary); token 0 stands before the second.
+    """Return the probabilities of the next two tokens, (rows, 2, vocabulary); the first token is always token 0.
 
-    A chosen token would be another one by rounding, and then the second prediction, too.
+    If the likeliest token were taken, rounding could change it, and with it the second prediction.
     """
     output = network.generate(
         input_ids=ids,
@@ -131,6 +131,6 @@ def _continued(network: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, 
 
 
 def _distances(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Return the largest total variation distance between two predictions of each row; infinity for NaN."""
+    """Return the total variation distance of each row, the larger one of its two tokens, (rows,); infinity for NaN."""
     distance = (one - other).abs().sum(-1).amax(1) / 2
     return distance.nan_to_num(float("inf"))

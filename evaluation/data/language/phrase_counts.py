@@ -110,10 +110,9 @@ def _format(path: Path) -> str | None:
 def count_phrases(texts: Iterable[str | None], phrases: Sequence[str]) -> PhraseCounts:
     """Return how often each phrase is used in the texts.
 
-    A usage is the whole phrase between word boundaries, in any case, with any white space and however accents are
-    encoded. Of overlapping phrases,
-    the first is counted, and of several phrases at one position the longest: "Native American" is no usage of
-    "American". Phrases that differ only by case share their count.
+    A usage is the whole phrase between word boundaries; case, white space and the encoding of accents do not matter. Of
+    overlapping phrases, the first is counted, and of several phrases at one position the longest: "Native American" is
+    no usage of "American". Phrases that differ only by case share their count.
 
     >>> count_phrases(["A deaf man. DEAF, Deafening!", None], ["Deaf", "hard of hearing"])
     PhraseCounts(counts={'Deaf': 2, 'hard of hearing': 0}, n_examples=1, n_left_out=1)

@@ -158,7 +158,7 @@ def clean_columns(table: Mapping[str, list], path: Path, named: Mapping[str, str
 
 
 def _is_name(value: object) -> bool:
-    """Return whether a value is a text or a number, by which templates and people may be numbered."""
+    """Return whether a value is a text or a number: both may be the name of a template or of a person."""
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 

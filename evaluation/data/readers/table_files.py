@@ -247,7 +247,7 @@ def _parse(text: str, delimiter: str, width: int) -> list[list[str]]:
 
 
 def _without_quotes(text: str, width: int, quoted: list[list[str]]) -> list[list[str]]:
-    """Return the rows of text with tabs if each line is a whole row and quotation marks join lines; else `quoted`."""
+    """Return the rows of tab-separated text, read without quoting if quoting would join whole rows; else `quoted`."""
     try:
         rows = _parse_quoted(text, "\t", width, has_quotes=False)
     except (csv.Error, ValueError):

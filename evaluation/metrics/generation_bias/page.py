@@ -217,7 +217,7 @@ def _change_findings(
 
 
 def _limits(changes: FamilyRun) -> ComparisonSettings:
-    """Return the settings of a comparison."""
+    """Return the settings of a comparison; the defaults if its run has none."""
     return changes.config or ComparisonSettings.model_validate({})
 
 

@@ -29,7 +29,7 @@ MIN_COUNT = 2  # responses per cell from which its noise can be estimated
 
 
 def check_arguments(responses: Answers, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
-    """Raise InputError for a cluster without columns, or with one twice or that no style has, or permutations < 0."""
+    """Raise InputError if a cluster has no column, one twice or an unknown one, or if `permutations` < 0."""
     n_styles = len(responses.columns)
     for cluster, numbers in clusters.items():
         is_wrong = isinstance(numbers, str) or any(number not in range(n_styles) for number in numbers)

@@ -159,7 +159,7 @@ def test_a_line_that_was_cut_off_is_named(tmp_path):
 
 
 def test_quotation_marks_of_a_table_without_quoting_join_no_rows(tmp_path):
-    """GoEmotions has tabs and no quoting: a text may begin with a quotation mark, and a later one end with one."""
+    """Files such as GoEmotions have tabs and no quoting: a quotation mark belongs to the text."""
     path = tmp_path / "texts.tsv"
     path.write_text('text\tlabel\n"Sure he said\t1\nNice.\t2\nand left"\t3\n')
     found = read_columns(path, "texts")
