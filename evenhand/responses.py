@@ -138,12 +138,11 @@ def measure_responses(
         InputError: the frame lacks a column or has a value that is not text, all responses are empty, or a setting is
             unknown or cannot be used. The message has field, value and fix.
     """
-    classifier = style_classifier if isinstance(style_classifier, Mapping) else str(style_classifier)
     names = [outcomes] if isinstance(outcomes, str) else list(outcomes)
     settings = {
         **settings,
         "outcomes": names,
-        "style_classifier": classifier,
+        "style_classifier": style_classifier if isinstance(style_classifier, Mapping) else str(style_classifier),
         "style_clusters": None if style_clusters is None else str(style_clusters),
     }
     if isinstance(outcomes, Mapping):
