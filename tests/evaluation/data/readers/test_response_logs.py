@@ -403,7 +403,21 @@ def test_the_turns_of_a_named_chat_are_kept(tmp_path):
     assert columns["persona"] == ["User: I'm old.\nAssistant: Hello.", ""]
 
 
-@pytest.mark.parametrize("own", ['{"choices": ["red", "blue"]}', '{"candidates": [1, 2], "why": "…"}'])
+@pytest.mark.parametrize(
+    "own",
+    [
+        '{"choices": ["red", "blue"]}',
+        '{"candidates": [1, 2], "why": "…"}',
+        '{"candidates": []}',
+        '{"candidates": [{"name": "Ann", "score": 5}, {"name": "Bo", "score": 4}]}',
+        '{"question": "Which?", "choices": [{"label": "A", "text": "Paris"}, {"label": "B", "text": "Rome"}]}',
+        '{"conversation": [{"speaker": "Ann", "line": "Hi!"}]}',
+        '{"messages": ["a", "b"]}',
+        '{"chat": "Hello there!"}',
+        '{"stop_reason": "red light", "answer": "yes"}',
+        '{"error": {"line": 3}}',
+    ],
+)
 def test_a_quiz_in_json_is_an_answer(tmp_path, own):
     rows = [{"text": "Ask me.", "descriptor": who, "response": own} for who in ("old", "deaf")]
     assert read_responses(write_lines(tmp_path / "r.jsonl", rows))["response"] == [own] * 2
