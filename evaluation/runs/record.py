@@ -155,7 +155,6 @@ def write_record(folder: Path, record: Mapping[str, object]) -> None:
 def _checked_record(record: dict[str, Any], path: Path, field: str) -> RunRecord:
     """Return the record; InputError if it lists a file outside of its folder, or lacks a key that every record has."""
     files = record.get("files")
-    record.setdefault("versions", {})
     kinds = {"versions": dict, "settings": dict, "identity": dict, "inputs": dict, "command": str, "fingerprint": str}
     if not isinstance(files, dict) or any(not isinstance(record.get(name), kind) for name, kind in kinds.items()):
         raise InputError(field, f"{path} is no record of a run; delete its folder and run the command again.")
