@@ -677,11 +677,10 @@ class PlanSettings(StrictSettings):
     """Compute how many descriptors, templates or responses a more precise measurement takes."""
 
     run: CliPositionalArg[AnyPath] = Field(default=Path(), description="finished run of `measure` with generation bias")
-    halve_interval: bool = Field(
-        default=False, description="plan for half of the width of the run's interval; so without another goal"
-    )
     interval: Positive | None = Field(
-        default=None, description="plan for a 95 % interval of pooled FGB* of this width, in 10⁻³"
+        default=None,
+        description="plan for a 95 % interval of pooled FGB* of this width, in 10⁻³; null: without another goal, half "
+        "of the run's",
     )
     max_difference: Positive | None = Field(
         default=None, description="plan to show that no difference from the average is larger, in answers of 100"

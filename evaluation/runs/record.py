@@ -56,11 +56,11 @@ class RunRecord(TypedDict):
     inputs: dict[str, Any]
     files: dict[str, str]
     versions: dict[str, list[int]]
-    started: NotRequired[str]
+    started: str
     seconds_before: NotRequired[float]
-    processes: NotRequired[int]
-    packages: NotRequired[dict[str, str]]
-    commit: NotRequired[str | None]
+    processes: int
+    packages: dict[str, str]
+    commit: str | None
     failures: NotRequired[dict[str, str]]
 
 
