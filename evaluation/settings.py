@@ -694,6 +694,7 @@ class PromptSettings(StrictSettings):
         filters = self.active_filters()
         varied = {"variations": True} if self.variations else {}
         varied |= {"language": self.language} if self.language else {}
+        varied |= {"descriptor_column": self.descriptor_column} if self.descriptor_column else {}
         return {
             "name": self.source,
             "sha256": sha256,

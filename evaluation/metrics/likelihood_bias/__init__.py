@@ -117,7 +117,7 @@ class LikelihoodBias(Family):
             return {**model, "dataset": taxonomy_sha256(prompts)}
         if prompts.variations:
             raise InputError("variations", "a file has its own sentences; leave this out.")
-        descriptor_pairs.read_sentences(prompts.file)
+        descriptor_pairs.read_sentences(prompts.file, prompts.descriptor_column)
         return {**model, "dataset": sha256_of(prompts.file)}
 
     def collect(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
@@ -134,7 +134,7 @@ class LikelihoodBias(Family):
                 raise InputError("prompts", "a masked model scores fixed English sentences; give a causal model.")
             phrases = make_phrase_sentences(load_taxonomy(config.prompts.dataset))
         elif config.prompts.file:
-            phrases = descriptor_pairs.read_sentences(config.prompts.file)
+            phrases = descriptor_pairs.read_sentences(config.prompts.file, config.prompts.descriptor_column)
         sentences = descriptor_pairs.select_scored_prompts(dataset_prompts(config.prompts, config.seed, phrases))
         sentences = descriptor_pairs.limit_sentences(sentences, settings.limit, config.seed)
         descriptor_pairs.descriptors_by_axis(sentences)  # raises before a model is loaded

@@ -18,6 +18,7 @@ from evenhand.evaluation.data.language.decisions import (
     rule_accuracy,
 )
 from evenhand.evaluation.data.language.mentions import clean_responses
+from evenhand.evaluation.data.language.refusals import is_failure
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
@@ -84,6 +85,13 @@ class DecisionSettings(StrictSettings):
             )
         if len(set(names)) < len(names) or "" in names:
             raise InputError("choices", f"{self.choices} has an empty or a repeated text; give others.")
+        failures = [choice for choice in self.choices if is_failure(choice)]
+        if failures:
+            raise InputError(
+                "choices",
+                f"{failures[0]!r} is what programs write where no answer came, so that it would be left out; ask for "
+                "another word.",
+            )
         try:
             re.compile(self.pattern or "")
         except re.error as error:
