@@ -68,9 +68,11 @@ def read_questions(settings: Settings) -> pd.DataFrame:
 
     names = ("goal", *CHOICES, "label")
     columns = read_columns(settings.questions, "questions", known=names)
+    if "label" in columns:
+        columns["label"] = list(map(_label, columns["label"]))
     if settings.labels is not None:
         lines = read_text(Path(settings.labels), "answer_accuracy.labels").split()
-        columns["label"] = [int(line) if line in ("0", "1") else line for line in lines]
+        columns["label"] = list(map(_label, lines))
     if missing := [name for name in names if name not in columns]:
         raise InputError("answer_accuracy.questions", f"{settings.questions} has no {missing[0]}; see --help.")
     if len({len(columns[name]) for name in names}) > 1:
@@ -85,6 +87,11 @@ def read_questions(settings: Settings) -> pd.DataFrame:
     table = table.drop_duplicates(["goal", *CHOICES], ignore_index=True)  # a question may have other choices again
     n = min(settings.n_questions, len(table))
     return table.iloc[np.linspace(0, len(table) - 1, n).round().astype(int)].reset_index(drop=True)
+
+
+def _label(value: object) -> object:
+    """Return the number that a label is, in a text file a text; another value as it is."""
+    return int(value) if isinstance(value, str) and value.strip() in ("0", "1") else value
 
 
 class AnswerAccuracy(Family):

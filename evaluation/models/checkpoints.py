@@ -51,7 +51,7 @@ from evenhand.evaluation.models.revisions import (
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import working
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import AUTO, SPLITS, CheckpointSettings, ClassifierSettings, ModelSettings, checked
+from evenhand.evaluation.settings import AUTO, SPLITS, CheckpointSettings, ModelSettings
 
 if TYPE_CHECKING:  # slow to import where bitsandbytes is installed, and only adapters need it
     from peft import PeftConfig, PeftModel
@@ -78,16 +78,6 @@ MOST = {  # sizes above those of all models
     "intermediate_size": 10_000_000,
     "vocab_size": 100_000_000,
 }
-ModelDescription = (
-    CheckpointSettings | ClassifierSettings | str
-)  # a string is a model's name, with defaults for all other settings
-
-
-def checkpoint_settings(model: ModelDescription) -> CheckpointSettings:
-    """Return the settings of a model, with defaults if `model` is only a name."""
-    if isinstance(model, ClassifierSettings):
-        return model.checkpoint()
-    return checked(CheckpointSettings, str(model) if isinstance(model, Path) else model, "model")
 
 
 def split_adapter(model: CheckpointSettings) -> tuple[Path | None, CheckpointSettings]:

@@ -173,7 +173,10 @@ def _value(number: re.Match[str]) -> float | None:
 
 
 def _extracted(answer: str, rule: DecisionRule) -> str | None:
-    """Return what the rule's pattern or JSON field has in an answer, or the value of a JSON object's only field."""
+    """Return what the rule's pattern or JSON field has in an answer, or the value of the first object's only field.
+
+    The field is of the first JSON object in the answer that has it, also within another object.
+    """
     if rule.pattern is not None:
         match = re.search(rule.pattern, answer, re.IGNORECASE)
         return None if match is None else match.group(1 if match.re.groups else 0)
@@ -184,7 +187,7 @@ def _extracted(answer: str, rule: DecisionRule) -> str | None:
             continue
         except RecursionError:  # nested too deeply
             return None
-        if isinstance(value, dict):
+        if isinstance(value, dict) and (rule.field is None or rule.field in value):
             return _field_text(value, rule.field)
     return None
 

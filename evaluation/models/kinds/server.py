@@ -249,7 +249,7 @@ class ServedModel(RemoteModel):
             context=context,
             end_of_sequence=end_of_sequence,
         )
-        variant = f"{describe(encoded, context)}, by a server's `echo` with `logprobs`"
+        variant = describe(encoded, context)
         for rows, token_log_p in self.token_log_likelihoods(encoded.ids):
             sums = [math.fsum(log_p[begin:]) for log_p, begin in zip(token_log_p, encoded.begin[rows], strict=True)]
             table = {

@@ -83,6 +83,7 @@ def test_a_pattern_and_a_field_of_json_decide_alone():
     assert read_decision("Yes", pattern) is None and read_decision("grant: perhaps", pattern) is None
     field = DecisionRule(field="loan")
     assert read_decision('Here: {"why": "no debt", "loan": true}', field) == "yes"
+    assert read_decision('Given {"age": 3}: {"why": {"debt": 0}, "result": {"loan": "no"}}', field) == "no"
     assert read_decision('{"loan": ["yes"]}', field) is None and read_decision('{"loan": ', field) is None
     assert read_decision("yes", field) is None
     assert read_number('{"why": "12 years", "sum": 300}', DecisionRule(field="sum")) == 300
