@@ -4,13 +4,10 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.files import read_json
-from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.report.figures import AFTER_COLOR, INK, MUTED, PANEL, new_chart, set_ticks, styled, svg
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, tick_number
 from evenhand.evaluation.report.page import Figure, Section
@@ -19,6 +16,7 @@ from evenhand.evaluation.runs.record import FINISHED, read_run, run_state
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import LABELS
+from evenhand.mitigation.tuned_base import tuning_metadata
 
 WORDS = Path(__file__).with_name("words.j2")
 CURVES = "curves.json"
@@ -35,7 +33,7 @@ def training_section(folder: Path) -> Section:
 
 def tuning_method(model: str) -> str:
     """Return the name of the method that tuned a model; "" for other models."""
-    return tuning_metadata(model).get("method", "")
+    return tuning_metadata(Path(model)).get("method", "")
 
 
 def tag_note(model: str, untagged: BiasScore | None = None, before: BiasScore | None = None) -> str:
@@ -43,18 +41,11 @@ def tag_note(model: str, untagged: BiasScore | None = None, before: BiasScore | 
 
     A model without a tag has no note.
     """
-    tuned = tuning_metadata(model)
+    tuned = tuning_metadata(Path(model))
     if not tuned.get("control_tag"):
         return ""
     scores = {"untagged": untagged, "before": before}
     return note(WORDS, "control_tag", tag=tuned["control_tag"], is_activated=tuned.get("is_activated"), **scores)
-
-
-def tuning_metadata(model: str) -> dict[str, Any]:
-    """Return the content of a tuned model's evenhand.json; {} for other models."""
-    file = Path(model) / TUNING_FILE
-    content = read_json(file, "model") if file.exists() else {}
-    return content if isinstance(content, dict) else {}
 
 
 @styled
@@ -96,7 +87,7 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
 
     The folders of the labelling and of the tuning run are by default read from the folder of the adapter.
     """
-    if tuning is None and tuning_metadata(model) and run_state(Path(model).parent, "tuning") == FINISHED:
+    if tuning is None and tuning_metadata(Path(model)) and run_state(Path(model).parent, "tuning") == FINISHED:
         tuning = Path(model).parent
     if labels is None and tuning is not None:
         labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])

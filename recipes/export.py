@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
@@ -48,9 +48,10 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.adapter import atomic_write_folder
-from evenhand.mitigation.card import model_card, table
+from evenhand.mitigation.card import TuningFacts, model_card, table
 from evenhand.mitigation.methods import JOIN, TrainedMethod, load_method, method_class, reads_labels, trained_method
 from evenhand.mitigation.methods.shrink import MAPS_FILE
+from evenhand.mitigation.tuned_base import tuning_metadata
 from evenhand.recipes.finished_runs import MODEL_CODE, permitted_measurement, read_measurement
 from evenhand.recipes.label import read_threshold
 from evenhand.recipes.received import Permissions
@@ -109,7 +110,7 @@ def export(settings: ExportSettings) -> None:
             labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["run"]
             permissions = Permissions(code=settings.trust_remote_code)
             measured, _ = permitted_measurement(Path(labelled), "tuning", permissions, [MODEL_CODE])
-            facts = json.loads((settings.tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
+            facts = tuning_metadata(settings.tuning / ADAPTER_FOLDER)
             further: dict[str, object] = {}
             if reads_labels(facts["method"], facts["settings"]):
                 further |= read_threshold(Path(config["labels"]))
@@ -142,7 +143,7 @@ def export(settings: ExportSettings) -> None:
 
 def check_measured_as_exported(tuning: Path, after: MeasureSettings) -> None:
     """Raise InputError if a method was measured by other settings than those with which the card says to load it."""
-    facts = json.loads((tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
+    facts = tuning_metadata(tuning / ADAPTER_FOLDER)
     method = method_class(facts["method"])
     if not issubclass(method, TrainedMethod):
         return
@@ -196,7 +197,7 @@ def _write_with_card(
         write_text(folder / CARD, card + results)
         return
     tuned, base = _write(settings, measured, folder)
-    facts = json.loads((adapter / TUNING_FILE).read_text(encoding="utf-8"))
+    facts = cast(TuningFacts, tuning_metadata(adapter))
     acts_on_all = trained_method(facts["method"]).changes_weights
     card = model_card(
         facts,

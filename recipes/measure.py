@@ -96,7 +96,8 @@ def measure(
     if settings.write_prompts:
         _write_prompts(settings)
         return
-    configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
+    configs_of = partial(family_configs, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
+    configs = configs_of(settings)
     inputs = processes.on_rank_zero(lambda: read_inputs(configs))
     if settings.criteria is not None:
         limits = read_criteria(settings.criteria).model_dump(exclude_defaults=True)
@@ -105,7 +106,7 @@ def measure(
         processes.on_rank_zero(lambda: _check_baseline(settings, configs[GENERATION_BIAS], inputs[GENERATION_BIAS]))
     precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
     settings = with_precision(settings, settings.output_dir, precision)  # may import torch, so inputs are checked first
-    configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
+    configs = configs_of(settings)
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
         if settings.model.name:
             configs[settings.metrics[0]].open_model().check()
@@ -116,7 +117,7 @@ def measure(
         measure(screened, show=False, loaded=loaded)
         more = processes.on_rank_zero(lambda: answers_after_screen(settings, screened.output_dir))
         settings = settings.replaced(prompts=settings.prompts.replaced(more_answers=more))
-        configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
+        configs = configs_of(settings)
     advice = partial(rescoring_advice, settings)
     with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as store:
         scores: list[BiasScore] = []

@@ -16,7 +16,7 @@ from pydantic import Field
 from evenhand.evaluation import columns
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.wrapped import WrappedModel
-from evenhand.evaluation.settings import WITHOUT_FLAG, Count, StrictSettings
+from evenhand.evaluation.settings import Count, StrictSettings
 from evenhand.mitigation.labelled_responses import MAX_TOKENS, ContextRenderer
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.methods.distill import Distill
@@ -93,7 +93,6 @@ class Opening(TrainedMethod):
 
         first_tokens: Count = Field(4, description="tokens at the start of each response that the adapter writes")
         spare_own_words: bool = Field(False, description="as of `distill`")
-        own_openings: bool = Field(False, description="as of `distill`", json_schema_extra=WITHOUT_FLAG)
 
     settings: Settings
     trainer = "distill"
@@ -106,7 +105,6 @@ class Opening(TrainedMethod):
     def trainer_arguments(self) -> dict[str, float]:
         return {
             "first_tokens": self.settings.first_tokens,
-            "own_openings": self.settings.own_openings,
             "label_smoothing_factor": 0.0,
         }
 

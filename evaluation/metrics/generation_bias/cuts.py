@@ -100,10 +100,8 @@ class Cuts(Part):
             for score in overall_scores(responses.rows(is_cue), {columns.CUE: cue}, signature):
                 p_value = tests.p_value(f"{columns.CUE}: {cue}") if is_pooled_fgb(score) else None
                 scores.append(replace(score, p_value=p_value))
-        if columns.UNTUNED in responses.table:
-            is_untuned = responses.table[columns.UNTUNED].to_numpy(dtype=bool)
-            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature)
-            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature)
+        for group, is_in_group in groups_by_tuning(responses):
+            scores += overall_scores(responses.rows(is_in_group), group, signature)
         if SECOND_STYLE_CLASSIFIER in run.classifiers:
             second = read_answers(run.store.folder, second=True, level=responses.level)
             scores += overall_scores(
@@ -117,10 +115,8 @@ class Cuts(Part):
         scores = []
         old = comparison.old
         new = comparison.new
-        if columns.UNTUNED in old.table:
-            is_untuned = old.table[columns.UNTUNED].to_numpy(dtype=bool)
-            scores += overall_changes(old.rows(~is_untuned), new.rows(~is_untuned), TUNED, comparison)
-            scores += overall_changes(old.rows(is_untuned), new.rows(is_untuned), NOT_TUNED, comparison)
+        for group, is_in_group in groups_by_tuning(old):
+            scores += overall_changes(old.rows(is_in_group), new.rows(is_in_group), group, comparison)
         before = comparison.before
         after = comparison.after
         if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
@@ -139,10 +135,8 @@ class Cuts(Part):
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
         responses = side.responses
         scores = []
-        if columns.UNTUNED in responses.table:
-            is_untuned = responses.table[columns.UNTUNED].to_numpy(dtype=bool)
-            scores += overall_scores(responses.rows(~is_untuned), TUNED, side.signature)
-            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, side.signature)
+        for group, is_in_group in groups_by_tuning(responses):
+            scores += overall_scores(responses.rows(is_in_group), group, side.signature)
         if side.run.has(SECOND_STYLES):
             run = side.run
             second = read_answers(run.folder, second=True, only=run.only, level=responses.level).rows(side.is_compared)
@@ -156,6 +150,17 @@ def cues(responses: Answers) -> dict[str, np.ndarray]:
     if columns.CUE not in responses.table or responses.table[columns.CUE].nunique() < 2:
         return {}
     return {cue: (responses.table[columns.CUE] == cue).to_numpy() for cue in responses.table[columns.CUE].unique()}
+
+
+def groups_by_tuning(responses: Answers) -> list[tuple[Mapping[str, str], np.ndarray]]:
+    """Return the groups of the people used in tuning and of those who were not, each with its responses, (n,) bool.
+
+    The list is empty if nobody was left out of the prompts for tuning (`prompts.untuned_by`).
+    """
+    if columns.UNTUNED not in responses.table:
+        return []
+    is_untuned = responses.table[columns.UNTUNED].to_numpy(dtype=bool)
+    return [(TUNED, ~is_untuned), (NOT_TUNED, is_untuned)]
 
 
 def overall_scores(responses: Answers, group: Mapping[str, str], signature: Signature) -> list[BiasScore]:

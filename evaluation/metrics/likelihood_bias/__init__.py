@@ -154,11 +154,10 @@ class LikelihoodBias(Family):
 
     def score(self, store: Store, config: FamilyConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.record["sentences"] = len(table)
-        settings = as_settings(config.sentences)
         signature = {
             "model": config.open_model(scores_sentences=True).description,
             "dataset": config.prompts.signature(str(store.inputs["dataset"])),
-            **{name: value for name, value in settings.items() if (name, value) != ("limit", None)},
+            **as_settings(config.sentences),
             columns.VARIANT: table[columns.VARIANT].iloc[0],
             "seed": config.seed,
             "packages": package_versions(),

@@ -22,15 +22,7 @@ if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel
     from evenhand.evaluation.models.predictions import Predictions
 
-# Settings that are not for loaded models.
-SERVED_FIELDS = (
-    "source",
-    "server",
-    "concurrency",
-    "request",
-    "tokenizer",
-    "strip",
-)
+SERVED_FIELDS = ("source", "concurrency")  # settings with a value that say nothing of a loaded model
 
 
 class LoadedModel(Model):

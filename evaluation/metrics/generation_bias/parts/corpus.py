@@ -31,7 +31,7 @@ from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.score_sections import score_section
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Signature, display_name
-from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, Count, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, WITHOUT_FLAG, Count, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.evaluation.tables import table_rows
 
@@ -74,9 +74,7 @@ class CorpusSettings(StrictSettings):
 class Settings(StrictSettings):
     """The corpora of a measurement."""
 
-    corpus: CorpusSettings | None = Field(
-        None, description="texts in which descriptors are counted", json_schema_extra=OMITTED_IF_NULL
-    )
+    corpus: CorpusSettings | None = Field(None, description="texts in which descriptors are counted")
 
 
 class ComparisonSettings(StrictSettings):

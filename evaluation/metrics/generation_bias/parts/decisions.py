@@ -36,7 +36,7 @@ from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sani
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import count_cells
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.settings import NO_CHOICE, OMITTED_IF_NULL, WITHOUT_FLAG, DecisionJudgeSettings, StrictSettings
+from evenhand.evaluation.settings import NO_CHOICE, WITHOUT_FLAG, DecisionJudgeSettings, StrictSettings
 from evenhand.evaluation.statistics.group_rates import group_rates
 from evenhand.evaluation.tables import table_rows
 
@@ -65,7 +65,7 @@ class DecisionSettings(StrictSettings):
     judge: DecisionJudgeSettings | None = Field(
         None,
         description="an LLM on a server that reads the decision",
-        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+        json_schema_extra=WITHOUT_FLAG,
     )
 
     @property
@@ -105,7 +105,6 @@ class Settings(StrictSettings):
     decision: DecisionSettings | None = Field(
         None,
         description="how decisions are read from answers; null: yes or no, by a general rule",
-        json_schema_extra=OMITTED_IF_NULL,
     )
 
     @property
