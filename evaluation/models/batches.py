@@ -192,7 +192,7 @@ def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, is_padde
 
 
 def max_positions(config: PreTrainedConfig) -> float:
-    """Return the number of positions in a model's config, of its text if it also reads images; infinity for no limit."""
+    """Return the number of positions in a model's config, of its text if it reads images; infinity without a limit."""
     return getattr(config.get_text_config(), "max_position_embeddings", None) or math.inf
 
 
