@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import torch
 from datasets import Dataset
 from peft import PeftModel
+from peft.utils import ModulesToSaveWrapper
 from torch.nn.functional import kl_div, log_softmax
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
@@ -94,6 +95,9 @@ class TuningTrainer(Trainer, ABC):
         for parameter in self.model.parameters():
             if parameter.requires_grad:  # TRL rounds adapters of quantized weights to bfloat16
                 parameter.data = parameter.data.float()
+        for module in self.model.modules():
+            if isinstance(module, ModulesToSaveWrapper):
+                compute_in_float32(module)
 
     @staticmethod
     @abstractmethod
@@ -414,6 +418,23 @@ class PreferenceTrainer(TuningTrainer, DPOTrainer):
     def _prepare_dataset(self, dataset: Dataset, *arguments: Any) -> Dataset:
         """Return the rows as they are: TRL would encode them again, as text, and add EOS to cut responses."""
         return dataset
+
+
+def compute_in_float32(wrapper: ModulesToSaveWrapper) -> None:
+    """Make the copies of a module that PEFT trains whole, in float32, work in a network of another precision."""
+    dtype = next(wrapper.original_module.parameters()).dtype
+    if dtype == torch.float32:
+        return
+
+    def widen(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return tuple(each.float() if each.is_floating_point() else each for each in inputs)
+
+    def narrow(module: torch.nn.Module, inputs: object, output: torch.Tensor) -> torch.Tensor:
+        return output.to(dtype)
+
+    for copied in wrapper.modules_to_save.values():
+        copied.register_forward_pre_hook(widen)
+        copied.register_forward_hook(narrow)
 
 
 TRAINERS: dict[str, type[TuningTrainer]] = {"sft": SFT, "distill": DistillTrainer, "preference": PreferenceTrainer}
