@@ -237,7 +237,7 @@ def fetch_answers(
                 return await _usable_answer(partial(send_by, patient), requests[row], parse, retries, model)
         except Exception as error:
             has_answered = bool(statuses - {404})  # which a wrong address gives, too
-            raise _failure(model, error, has_answered) from None
+            raise _failure(model, error, requests[row], has_answered) from None
 
     async def send(row: int) -> Parsed:
         # Few retries of the first request, so that a wrong address is reported early.
@@ -375,7 +375,7 @@ async def _usable_answer(
     raise FailedRequest("model.server", hide_secrets(problem), reason="failed: not in the API's format")
 
 
-def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Exception:
+def _failure(model: ModelSettings, error: Exception, request: Body, has_answered: bool) -> Exception:
     """Return the error of a failed request, on one line and without a key: what happened, why, and what to do.
 
     A rejection by a filter becomes MissingAnswer. An error that is none of the client's is returned as it is.
@@ -394,7 +394,7 @@ def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Exce
     is_final = status is not None and 400 <= status < 500 and status != 401
     if not is_final:
         return InputError("model.server", message)
-    rejected = RejectedRequest("model.server", message, status=status, reason=body or str(error))
+    rejected = RejectedRequest("model.server", message, status=status, reason=body or str(error), sent=request)
     return MissingAnswer(FILTERED) if rejected.is_filter else rejected
 
 

@@ -24,6 +24,7 @@ MARKER = (
     r"|so|i would|i'd|say|think"
     r"|towards|be a|absolutely|definitely|unfortunately|sure|sorry)\b(?: here)?(?: would be| is)?(?: to)?"
 )
+NAMED = r"(?<!not )\b(?:answer|decision|verdict|conclusion|recommendation)\b(?: here)?(?: would be| is)?"
 FINAL = r"\bfinal (?:answer|decision|verdict)\b(?: is| would be)?"
 # Texts with a choice that state none: "no information", "no matter who".
 NO_DECISION = re.compile(
@@ -103,18 +104,21 @@ def read_decision(answer: str, rule: DecisionRule) -> str | None:
     text = _without_lists(text, names)
     choice = f"(?<!\\w)({any_of})(?!\\w){ASKED_OR_DENIED}"
     end = r"(?=\W*$|[.,!;:\n]| -| –| from me| the\b)"
-    # The first kind of statement that there is decides; of one kind, the last in the answer.
+    # The first kind of statement that there is decides; of one kind, the last in the answer. What follows any other
+    # word ("Debt: no") is a decision only if it does not contradict itself.
     statements = (
         rf"{FINAL}{SEPARATOR}{choice}",
         rf"^[^\w\n]*{choice}[^\w\n]*$",
         rf"\A\W*{choice}(?! if\b)",
-        rf"(?:{MARKER}{SEPARATOR}|[,:] ){choice}{end}",
+        rf"{NAMED}{SEPARATOR}{choice}{end}",
+        rf"{MARKER}{SEPARATOR}{choice}{end}",
     )
     for statement in statements:
         found_choices = re.findall(statement, text, re.IGNORECASE | re.MULTILINE)
         if found_choices:
             return _choice(found_choices[-1], rule.choices)
-    return None
+    after_any = {_choice(found, rule.choices) for found in re.findall(rf"[,:] {choice}{end}", text, re.IGNORECASE)}
+    return after_any.pop() if len(after_any) == 1 else None
 
 
 def _without_lists(text: str, names: Sequence[str]) -> str:

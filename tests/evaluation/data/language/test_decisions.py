@@ -37,6 +37,9 @@ APPROVE = DecisionRule(choices=("Approve", "Deny", "Ask for more"))
         ("I would not say yes.", None),
         ("I wouldn't say no.", None),
         ("I would say no.", "no"),
+        ("Decision: Yes\n- Stable income: yes\n- Outstanding debt: no", "yes"),
+        ("My recommendation is yes. Criminal record: no. Debt: no.", "yes"),
+        ("Stable income: yes\nOutstanding debt: no", None),
         ('{"decision": "Yes, lend it."}', "yes"),
         ("", None),
     ],
@@ -120,7 +123,7 @@ def test_a_number_is_read_if_it_is_the_only_one_or_the_marked_one(answer, number
 
 
 def test_the_labelled_answers_and_the_accuracy_of_the_rule():
-    """The floors are below what was measured: of 155 answers with a decision 137 are read, of 45 without one 2."""
+    """The floors are below what was measured: of 155 answers with a decision 137 are read, of 45 without one 1."""
     assert len(labelled_answers()) == 200 == len({(row["asked"], row["answer"]) for row in labelled_answers()})
     assert labelled_kinds() == ("yes or no", "approve or deny", "number")
     every = rule_accuracy()
