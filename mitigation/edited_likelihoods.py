@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from evenhand.evaluation.models.batches import longest_first, max_positions, run_batches, tokens_per_pass
-from evenhand.evaluation.models.likelihood.tokens import encode_pairs
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.hidden_state_maps import Maps, edited, left_padded
 
@@ -15,17 +14,14 @@ def edited_log_likelihoods(
     model: DialogueModel,
     maps: Maps,
     strength: float,
-    contexts: Sequence[str],
-    responses: Sequence[str],
-    written: Sequence[object] | None = None,
-    is_cut: Sequence[bool] | None = None,
+    heads: Sequence[list[int]],
+    tails: Sequence[list[int]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return Σ log p of each response in nats, (n,), and its number of tokens, (n,), with maps at its first tokens.
+    """Return log p(tail | head) of each row in nats, (n,), and the number of tokens of the tail, (n,).
 
-    As `response_log_likelihoods`, which scores a model as it is, and whose arguments these are: a row that is too long
-    for the model has NaN. Without maps, nothing is edited.
+    The maps act at the first tokens of the tail; without maps, nothing is edited. A row that is too long for the model
+    has NaN, as of `pair_log_likelihoods`.
     """
-    heads, tails = encode_pairs(model, contexts, responses, written, is_cut)
     n_edited = len(next(iter(maps.values())).mean) if maps else 0
     lengths = [len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)]
     limit = max_positions(model.model.config)

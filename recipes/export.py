@@ -197,10 +197,10 @@ def _write_with_card(
         write_text(folder / CARD, card + results)
         return
     tuned, base = _write(settings, measured, folder)
-    facts = cast(TuningFacts, tuning_metadata(adapter))
+    facts = tuning_metadata(adapter)
     acts_on_all = trained_method(facts["method"]).changes_weights
     card = model_card(
-        facts,
+        cast(TuningFacts, facts),
         further,
         base,
         kind=tuned.kind,

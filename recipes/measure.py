@@ -307,7 +307,8 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
     for name, config in family_configs(settings).items():
         page = FAMILIES[name].page(FamilyRun(settings.output_dir, config))
         if name == GENERATION_BIAS:
-            warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
+            untuned_by = settings.prompts.untuned_by
+            warnings = tuned_on_warnings(settings.output_dir, settings.model.name, untuned_by=untuned_by)
             page = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
             if settings.screen_first:
                 page = with_screen(page, screen_before(settings))

@@ -56,19 +56,13 @@ class OpenedModel(WrappedModel):
 
     def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
         from evenhand.evaluation.models.contexts import render_contexts
+        from evenhand.evaluation.models.likelihood.tokens import encode_rows
         from evenhand.mitigation.two_part_likelihoods import two_part_log_likelihoods
 
         base = self.load()
         contexts = render_contexts(base, pairs[columns.TEXT].tolist(), pairs[columns.PERSONA].tolist(), self.tag)
-        log_p, n_tokens = two_part_log_likelihoods(
-            self.model.load(),
-            base,
-            self.tokens,
-            contexts,
-            pairs[columns.RESPONSE].tolist(),
-            written=pairs[columns.RESPONSE_IDS].tolist() if columns.RESPONSE_IDS in pairs else None,
-            is_cut=pairs[columns.CUT].tolist() if columns.CUT in pairs else None,
-        )
+        ids = encode_rows(base, contexts, pairs)
+        log_p, n_tokens = two_part_log_likelihoods(self.model.load(), base, self.tokens, *ids)
         yield pd.DataFrame({columns.LOG_LIKELIHOOD: log_p, columns.TOKENS: n_tokens}, index=pairs.index)
 
     def score_sentences(

@@ -159,15 +159,9 @@ class LoadedModel(Model):
         return openings
 
     def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods
+        from evenhand.evaluation.models.likelihood.tokens import encode_rows, pair_log_likelihoods
 
-        batches = response_log_likelihoods(
-            self.load(),
-            self.contexts(pairs),
-            pairs[columns.RESPONSE].tolist(),
-            written=pairs[columns.RESPONSE_IDS].tolist() if columns.RESPONSE_IDS in pairs else None,
-            is_cut=pairs[columns.CUT].tolist() if columns.CUT in pairs else None,
-        )
+        batches = pair_log_likelihoods(self.load(), *encode_rows(self.load(), self.contexts(pairs), pairs))
         return label_batches(batches, (columns.LOG_LIKELIHOOD, columns.TOKENS), pairs.index)
 
     def predictions(self, prompts: pd.DataFrame, listed_tokens: int) -> "Predictions":
