@@ -82,10 +82,18 @@ def finite_points(curve: Curve) -> list[tuple[int, float]]:
     return [(step, value) for step, value in curve if math.isfinite(value)]
 
 
-def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tuning: Path | None = None) -> list[str]:
-    """Return a list with a warning if a model was measured on prompts that it was tuned on; else [].
+def tuned_on_warnings(
+    measured: Path,
+    model: str,
+    labels: Path | None = None,
+    tuning: Path | None = None,
+    *,
+    untuned_by: str | None = None,
+) -> list[str]:
+    """Return warnings that a model was measured on prompts that it was tuned on, or as never tuned on where it was.
 
-    The folders of the labelling and of the tuning run are by default read from the folder of the adapter.
+    The folders of the labelling and of the tuning run are by default read from the folder of the adapter. `untuned_by`
+    is the setting of the measurement.
     """
     if tuning is None and tuning_metadata(Path(model)) and run_state(Path(model).parent, "tuning") == FINISHED:
         tuning = Path(model).parent
@@ -99,4 +107,24 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
     )
     tuned_prompts = pd.MultiIndex.from_frame(read_table(labels / f"{LABELS}.parquet", [columns.PERSONA, columns.TEXT]))
     n = int(measured_prompts.isin(tuned_prompts).sum())
-    return [note(WORDS, "tuned_on", n=n, n_of=len(measured_prompts))] if n else []
+    warnings = [note(WORDS, "tuned_on", n=n, n_of=len(measured_prompts))] if n else []
+    named = [] if untuned_by is None else tuned_although_marked(measured, labels, untuned_by)
+    if named:
+        warnings.append(note(WORDS, "not_untuned", by=untuned_by, names=named))
+    return warnings
+
+
+def tuned_although_marked(measured: Path, labels: Path, untuned_by: str) -> list[str]:
+    """Return what the prompts of a measurement mark as never tuned on and the labelled responses have, sorted.
+
+    The result has descriptors, templates or cues, by the setting `untuned_by` of the measurement; by "axis" as by
+    "descriptor", because a descriptor of two axes is left out in both.
+    """
+    name = columns.DESCRIPTOR if untuned_by == columns.AXIS else untuned_by
+    prompts = read_table(measured / "prompts.parquet", [columns.UNTUNED, name])
+    marked = set(prompts[name][prompts[columns.UNTUNED].astype(bool)])
+    labelled = read_table(labels / f"{LABELS}.parquet", [columns.PROMPT_ID, columns.DESCRIPTOR])
+    if name != columns.DESCRIPTOR:
+        asked = read_table(Path(read_run(labels, "label", "labels")[0]["run"]) / "prompts.parquet")
+        labelled = asked[asked[columns.PROMPT_ID].isin(labelled[columns.PROMPT_ID])]
+    return sorted(map(str, marked & set(labelled[name]))) if name in labelled else []

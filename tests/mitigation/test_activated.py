@@ -161,6 +161,6 @@ def test_settings_with_which_no_adapter_is_activated_are_refused_before_anything
             check_tuning(model, trained_method("exchange"), settings.replaced(peft={"init_lora_weights": value}))
     tags = trained_method("control_tags", {"control_tags": ControlTags.Settings(targets="labels")})
     with pytest.raises(InputError, match=r"^training\.peft: "):  # trains the embeddings of the tags already
-        check_tuning(model, tags, settings.replaced(peft={"modules_to_save": ["embed_tokens"]}))
+        check_tuning(model, tags, settings.replaced(peft={"target_modules": ["embed_tokens"]}))
     with pytest.raises(InputError, match="^model: .*activated"):
         check_tuning(ModelSettings(name=str(tuned[0].path)), method, settings)

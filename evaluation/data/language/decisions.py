@@ -43,10 +43,11 @@ AFTER_LETTER = r"(?=\W*$|[.,!;:)\n]| -| –| (?:because|since|is)\b)"
 ASKED_OR_DENIED = r"(?!\s*\?|\s*[:=]\s*(?:no|not|false|never)\b)"
 NUMBER = re.compile(
     r"(?<![\w.])(?<!\d,)([-−]?)(\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?![.,]?\d|e[+-]?\d)"
-    r"(?:\s?(k|thousand|mn|mio|million|bn|billion)\b|(m)\b)?",
+    r"(?:\s?(k|thousand|mn|mio|million|bn|billion|tn|trillion|hundred|lakhs?|crores?)\b|(m)\b)?",
     re.IGNORECASE,
 )
 SCALES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "mio": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9}
+SCALES |= {"tn": 1e12, "trillion": 1e12, "hundred": 1e2, "lakh": 1e5, "lakhs": 1e5, "crore": 1e7, "crores": 1e7}
 CURRENCY = r"(?:[$€£¥]|USD |EUR |GBP )?"
 RANGE = re.compile(rf"\s*(?:,\s|-|–|—|to|or|and)\s*{CURRENCY}\d", re.IGNORECASE)  # what goes on after a number
 OF_TOTAL = re.compile(r"(?<=\d)\s*(?:/|out of|of)\s*\d+")

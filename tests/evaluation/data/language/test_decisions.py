@@ -102,6 +102,7 @@ def test_a_pattern_and_a_field_of_json_decide_alone():
         ("from 3 to 6", None),
         ("I would ask for $85k.", 85_000),
         ("Answer: 1.5 million", 1_500_000),
+        ("12 lakh", 1_200_000),
         ("−5", -5),
         ("Answer: 3,5", 3.5),
         ("45.000,00 €", 45_000),
