@@ -280,6 +280,11 @@ def group_columns(group: Mapping[str, str]) -> dict[str, str]:
     return {f"group_{name}" if name == "value" else name: value for name, value in group.items()}
 
 
+def signed(scores: Iterable[BiasScore], signature: Signature) -> list[BiasScore]:
+    """Return scores with the signature of their run, and with what each score adds to it."""
+    return [replace(score, signature={**signature, **score.signature}) for score in scores]
+
+
 def find_score(
     scores: Iterable[BiasScore], metric: str, form: Form = Form.PLAIN, kind: Kind = Kind.LEVEL, **group: str
 ) -> BiasScore | None:

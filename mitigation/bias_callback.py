@@ -298,7 +298,7 @@ class BiasCallback(MeasureCallback):
         for row in table.head(MAX_EFFECTS).itertuples():
             values[f"bias/effect/{row.unit}/{row.name}"] = float(row.shrunk)
         if likelihoods is not None:
-            relevance = find_score(likelihood_levels(prompts, {LIKELIHOODS: likelihoods}, {}), RELEVANCE)
+            relevance = find_score(likelihood_levels(prompts, {LIKELIHOODS: likelihoods}), RELEVANCE)
             if relevance is not None and math.isfinite(relevance.value):
                 values |= _with_interval("bias/relevance", relevance)
         if trainer.state.global_step == 0:

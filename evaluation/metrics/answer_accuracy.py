@@ -25,7 +25,7 @@ from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import LEVEL, BiasScore, Form, Signature, find_score, levels_of_run
+from evenhand.evaluation.score import LEVEL, BiasScore, Form, Signature, find_score, levels_of_run, signed
 from evenhand.evaluation.settings import BY_CONTENT, Access, AnyPath, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
@@ -239,8 +239,8 @@ def accuracy_scores(
 
     answers = Answers(table[[columns.TEMPLATE, columns.DESCRIPTOR, columns.AXIS]], np.zeros((len(table), 1)), [CORRECT])
     correct = MeasureValues(ACCURACY, ValueKind.SHARE, table[[CORRECT]].astype(float))
-    (spread, mean), effects = measure_bias(answers, correct, permutations=permutations, seed=seed, signature=signature)
-    scores = [replace(spread, n_of="answers"), replace(mean, form=Form.PLAIN, n_of="answers")]
+    (spread, mean), effects = measure_bias(answers, correct, permutations=permutations, seed=seed)
+    scores = signed([replace(spread, n_of="answers"), replace(mean, form=Form.PLAIN, n_of="answers")], signature)
     for row in table_rows(effects[effects["p_set"] <= LEVEL]):
         scores.append(
             BiasScore(

@@ -262,6 +262,15 @@ def test_a_damaged_checkpoint_is_left_for_the_one_before(tmp_path, undisturbed, 
     assert weights(result.path) == weights(undisturbed.path)
 
 
+def test_folders_of_the_user_beside_the_checkpoints_are_left_alone(tmp_path):
+    for name in ("checkpoint-notes", "checkpoint-24-copy"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.txt").write_text("mine")
+    (tmp_path / "checkpoint-24").write_text("a file")
+    assert last_checkpoint(tmp_path) is None
+    assert len(list(tmp_path.glob("*/mine.txt"))) == 2
+
+
 @pytest.mark.parametrize("content", ["{}", "[", '{"global_step": -1, "best_global_step": 8, "log_history": []}'])
 def test_a_damaged_state_of_every_checkpoint_begins_anew(tmp_path, undisturbed, content):
     with pytest.raises(KeyboardInterrupt):
