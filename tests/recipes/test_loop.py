@@ -25,7 +25,7 @@ from evenhand.recipes.settings import CompareSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.forked_commands import wait_until
 from tests.parsed_page import ParsedPage
-from tests.testbed_settings import CLASSIFIERS
+from tests.testbed_settings import CLASSIFIERS, NEUTRAL_DIALOGUE
 
 pytestmark = pytest.mark.slow
 
@@ -78,9 +78,9 @@ def arguments(file: Path, folder: Path | str, *further: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def settings(small_talk):
+def settings():
     """The text of the loop's settings."""
-    return SETTINGS.replace("NEUTRAL", small_talk).replace("CLASSIFIERS", CLASSIFIERS)
+    return SETTINGS.replace("NEUTRAL", NEUTRAL_DIALOGUE).replace("CLASSIFIERS", CLASSIFIERS)
 
 
 @pytest.fixture(scope="module")
