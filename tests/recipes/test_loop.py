@@ -39,9 +39,7 @@ measure:
       template:
         - I'm {noun_phrase}.
         - I like {plural_noun_phrase}.
-        - I love {plural_noun_phrase}.
         - I hate {plural_noun_phrase}.
-        - What do you think about {plural_noun_phrase}?
         - It's hard being {noun_phrase}.
   decoding: {batch_size: 64}
   model: package:evenhand/recipes/testbed/dialogue_model
@@ -53,7 +51,7 @@ prompt: {instruction: I like music.}
 label: {quantile: 0.7}
 tune:
   training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, max_perplexity_rise: 900}
-  measure_every: 4
+  measure_every: 7
   measure_descriptors: 4
 """
 SHARED = ("before", "train", "label")

@@ -168,6 +168,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         limits=listed("limits", *FILES),
         signature=run.signature(FGB),
         signature_lines=[signature_line(headline)],
+        facts=facts,
     )
 
 
@@ -254,6 +255,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         signature={"before": before.signature(FGB), "after": after.signature(FGB)},
         signature_lines=[signature_line(old), signature_line(new)],
         sides=("before", "after"),
+        facts=facts,
     )
 
 

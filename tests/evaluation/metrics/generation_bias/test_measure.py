@@ -10,6 +10,7 @@ from scipy import stats
 
 from evenhand.evaluation.data.language.mentions import clean_response
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import plain
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias, classification
 from evenhand.evaluation.metrics.generation_bias.answers import (
@@ -90,6 +91,7 @@ def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measu
     assert rho.n == len(rows) == 26 and "corpus" in rho.signature
     report = GenerationBias().page(measured)
     assert_leads_to_a_decision(report)
+    assert plain(report.facts) == plain(GenerationBias().facts(measured))
     text = page_html(report)
     assert find_format("frequency_rho").label in text
 
