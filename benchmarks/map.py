@@ -1,14 +1,16 @@
 """What each method removes, keeps and costs: all methods on the same base, and the section of a page with the table.
 
 $ python -m benchmarks.map                                     # SmolLM2, 20 descriptors, one seed, to be continued
-$ python -m benchmarks.map --descriptors 60 --seeds 0 1 2 --methods distill opening shrink control_tags
+$ python -m benchmarks.map --descriptors 60 --seeds 0 1 2 --methods distill shrink --results runs/map60
 $ python -m benchmarks.map --run runs/half --results runs/half-loop          # from a finished measurement
-$ python -m benchmarks.map --config loop --methods distill shrink --max_rows 48 --page runs/map/page.md   # a try
+$ python -m benchmarks.map --config loop --methods distill shrink --max_rows 48 --results runs/try --page runs/try.md
 
 Each method's model is made and measured as by `evenhand loop`, half of the axes being left out of tuning. With `--run`,
 the base is the finished measurement, with its settings and seed, and stages of a loop in `--results` are used. Stages
 and results are kept in `--results`: the same command continues after a kill, and a finished method is not repeated.
-When all are done, the section between the markers of `--page` is written, with a figure beside the page.
+A folder has results of one set of options, apart from seeds and methods.
+When all are done, the section of so many descriptors in `--page` is written, with a figure beside the page. Both have
+all finished methods and seeds in `--results`, and the means of methods with several seeds.
 
 - removed: of pooled FGB*, over all people, those tuned on and those never tuned on;
 - removed of the divergence: of the predictions of an answer's first four tokens between eight people, in nats;
@@ -22,6 +24,8 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +38,13 @@ from benchmarks.measuring import parse_options
 from benchmarks.thresholds import row_divergences
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import write_json, write_text
+from evenhand.evaluation.files import read_json, write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.runs.record import FINISHED, run_state
+from evenhand.evaluation.runs.record import run_state
 from evenhand.evaluation.score import SCORES, Kind, read_scores
+from evenhand.evaluation.statistics.intervals import mean_interval
 from evenhand.mitigation.hidden_state_maps import load_maps
 from evenhand.mitigation.labelled_responses import rows_of_several_people
 from evenhand.mitigation.methods import load_method, names
@@ -55,12 +60,14 @@ from evenhand.recipes.settings import GENERATION_BIAS, LoopSettings, family_conf
 from evenhand.recipes.sweep.points import point_results
 
 CAPABILITY = "capability"  # the metric of tasks of lm-evaluation-harness
+CPU_MINUTES = "cpu_minutes"
 FIRST_TOKENS = 4
+OPTIONS = "options.json"  # in the folder of results
 MARKERS = "osD^v<>PX*p"
 MARGIN = 20  # of the figure, in % removed
 N_DIVERGENCES = 40  # responses of each side from which the divergence is read
-BEGIN = "<!-- `make map` writes this section -->"
-END = "<!-- end of the section of `make map` -->"
+BEGIN = "<!-- `make map` writes this section: {} descriptors -->"
+END = "<!-- end of the section of `make map`: {} descriptors -->"
 SERVING = {
     "borrowed_opening": "two requests; your code finds the person",
     "nearest_style": "several requests and a style classifier",
@@ -110,10 +117,10 @@ def result_of(point: Point, stages: Stages) -> dict[str, Any]:
     except InputError as error:
         return row | {"failed": str(error)}
     own = [stage for stage in (point.tune, point.after) if stage is not None]
-    is_timed = all(run_state(stage.output_dir) != FINISHED for stage in own)
+    is_timed = all(run_state(stage.output_dir) is None for stage in own)  # else an earlier command ran a part
     start = time.process_time()
     error = run_point(point, stages)
-    row["cpu_minutes"] = (time.process_time() - start) / 60 if is_timed else math.nan
+    row[CPU_MINUTES] = (time.process_time() - start) / 60 if is_timed else math.nan
     if error is not None:
         return row | {"failed": str(error)}
     found = point_results(point)
@@ -200,16 +207,74 @@ def cell(row: dict[str, Any], name: str) -> str:
     return f"{text} [{100 * low:.0f}, {100 * row[f'{name}_high']:.0f}]"
 
 
+def known_or_none(value: Any) -> Any:
+    """Return a number as a float, None for NaN, which JSON does not have, and other values as they are."""
+    if isinstance(value, str | int):
+        return value
+    return None if math.isnan(value) else float(value)
+
+
+def check_same_options(folder: Path, **options: object) -> None:
+    """Record the options of the results in a folder; raise InputError if it has results of other options."""
+    file = folder / OPTIONS
+    given = {name: str(value) for name, value in options.items()}
+    if not file.exists():
+        write_json(file, given)
+    recorded = read_json(file, "results")
+    changed = [name for name in given if recorded.get(name) != given[name]]
+    if changed:
+        name = changed[0]
+        raise InputError(
+            "results", f"{folder} has results of --{name} {recorded.get(name)}, not {given[name]}; give another folder."
+        )
+
+
+def finished_rows(settings: LoopSettings) -> list[dict[str, Any]]:
+    """Return the row of each finished method and seed in the folder of results, by method and seed."""
+    folder = settings.output_dir
+    files = folder.glob("seed_*/*.json") if settings.base_run is None else folder.glob("*.json")
+    files = [file for file in files if file.name != OPTIONS]
+    rows = []
+    for file in files:
+        row = json.loads(file.read_text(encoding="utf-8"))
+        rows.append({name: math.nan if value is None else value for name, value in row.items()})
+    return sorted(rows, key=lambda row: (row["method"], row["seed"]))
+
+
+def with_means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows, and after those of a method with several seeds their mean with Student's 95 % interval."""
+    result = []
+    for method, group in groupby(rows, key=itemgetter("method")):
+        of_seeds = list(group)
+        result += of_seeds
+        known = [row for row in of_seeds if not row["failed"]]
+        if len(known) > 1:
+            result.append({"method": method, "seed": "mean", "failed": ""} | mean_of_seeds(known))
+    return result
+
+
+def mean_of_seeds(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return the mean of each column over the rows that know it, with its interval."""
+    means = {}
+    for name in (*COLUMNS, CPU_MINUTES):
+        values = np.array([row.get(name, math.nan) for row in rows])
+        values = values[~np.isnan(values)]
+        if len(values):
+            means[name] = float(values.mean())
+            means[f"{name}_low"], means[f"{name}_high"] = mean_interval(values) or (math.nan, math.nan)
+    return means
+
+
 def section(rows: Sequence[dict[str, Any]], settings: LoopSettings, command: str) -> str:
     """Return the section of the page: how it was made, the table and the figure."""
     seeds = sorted({row["seed"] for row in rows})
     prompts = settings.measure.prompts
     lines = [
-        BEGIN,
-        "## The map",
+        BEGIN.format(prompts.descriptors),
+        f"## The map of {prompts.descriptors} descriptors",
         "",
-        f"Every method on the same base, {settings.measure.model.name.rpartition('/')[2]}, and {prompts.descriptors} "
-        f"descriptors ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}). "
+        f"Every method on the same base, {settings.measure.model.name.rpartition('/')[2]}, "
+        f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}. "
         + ("Half of the axes were left out of tuning." if prompts.untuned_by else "All people were tuned on."),
         "",
         "```console",
@@ -217,36 +282,43 @@ def section(rows: Sequence[dict[str, Any]], settings: LoopSettings, command: str
         "```",
         "",
         "![Two panels: removed of the divergence and of pooled FGB*, against the response to the person that is kept, "
-        "one point a method](map.png)",
+        f"one point a method and seed]({figure_name(settings)})",
         "",
         f"| method | seed | {' | '.join(COLUMNS.values())} | CPU minutes | serving needs |",
         "|" + " --- |" * (len(COLUMNS) + 4),
     ]
-    for row in rows:
+    for row in with_means(rows):
         begin = f"| `{row['method']}` | {row['seed']} | "
         if row["failed"]:
             reason = " ".join(row["failed"].split()).replace("|", "\\|")
             lines.append(begin + f"refused: {reason[:120]} |" + " |" * (len(COLUMNS) + 1))
             continue
         cells = [cell(row, name) for name in COLUMNS]
-        minutes = "–" if math.isnan(row["cpu_minutes"]) else f"{row['cpu_minutes']:.1f}"
+        minutes = "–" if math.isnan(row.get(CPU_MINUTES, math.nan)) else f"{row[CPU_MINUTES]:.1f}"
         lines.append(begin + " | ".join([*cells, minutes, needs_of(row["method"])]) + " |")
     lines += [
         "",
         "A dash is a number that is not known: a reduction where the base shows no bias, the divergence of a method "
         "that trains nothing, PIQA without `--piqa`, or the time of stages that an earlier command ran. Brackets are "
-        "95 % intervals over the prompts; they do not contain the chance of training.",
-        END,
+        "95 % intervals: of a seed over the prompts, which do not contain the chance of training, and of a mean "
+        "Student's t over the seeds.",
+        END.format(prompts.descriptors),
     ]
     return "\n".join(lines)
 
 
+def figure_name(settings: LoopSettings) -> str:
+    """Return the name of the figure's file, beside the page."""
+    return f"map_{settings.measure.prompts.descriptors}.png"
+
+
 def write_section(page: Path, text: str) -> None:
-    """Write the section into a page, in place of the one between the markers, or at the end."""
+    """Write the section into a page, in place of the one between the same markers, or at the end."""
+    begin, *_, end = text.splitlines()
     old = page.read_text(encoding="utf-8") if page.exists() else ""
-    if BEGIN in old:
-        before, _, rest = old.partition(BEGIN)
-        text = before + text + rest.partition(END)[2]
+    if begin in old:
+        before, _, rest = old.partition(begin)
+        text = before + text + rest.partition(end)[2]
     else:
         text = f"{old.rstrip()}\n\n{text}\n".lstrip()
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -337,6 +409,15 @@ def main() -> None:
     )
     torch.set_num_threads(1)
     settings = loop_settings(options)
+    check_same_options(
+        settings.output_dir,
+        config=options.config,
+        descriptors=options.descriptors,
+        run=options.run,
+        max_rows=options.max_rows,
+        learning_rate=options.learning_rate,
+        piqa=options.piqa,
+    )
     points = map_points(settings, options.methods, options.seeds)
     files = [stages_folder(settings, point.seed) / f"{point.method}.json" for point in points]
     n_left = sum(not file.exists() for file in files)
@@ -348,15 +429,14 @@ def main() -> None:
     )
     check_points(settings.output_dir, points)
     stages = Stages(points)
-    rows = []
     for point, file in zip(points, files, strict=True):
         if not file.exists():
-            write_json(file, json.loads(json.dumps(result_of(point, stages), default=float).replace("NaN", "null")))
-        row = json.loads(file.read_text(encoding="utf-8"))
-        rows.append({name: math.nan if value is None else value for name, value in row.items()})
-        print(f"{point.title}: removed {cell(rows[-1], 'reduction')} {rows[-1]['failed']}", flush=True)
+            row = result_of(point, stages)
+            write_json(file, {name: known_or_none(value) for name, value in row.items()})
+            print(f"{point.title}: removed {cell(row, 'reduction')} {row['failed']}", flush=True)
+    rows = finished_rows(settings)
     write_section(options.page, section(rows, settings, shlex.join(["python", "-m", "benchmarks.map", *sys.argv[1:]])))
-    write_figure(options.page.with_name("map.png"), rows)
+    write_figure(options.page.with_name(figure_name(settings)), rows)
     print(f"the section is in {options.page}")
 
 

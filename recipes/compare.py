@@ -219,10 +219,12 @@ def _with_tuning(page: Page, compared: ComparedRuns, labels: Path | None, tuning
     folder = compared.changes.folder.resolve()
     for side, run in (("before", compared.before), ("after", after)):
         links.append(Link(f"{side} alone", f"{os.path.relpath(run.folder.resolve(), folder)}/{REPORT}.html"))
+    untuned_by = after.config.prompts.untuned_by
+    warnings = tuned_on_warnings(after.folder, model, labels, tuning, untuned_by=untuned_by)
     return replace(
         page,
         subtitle=", ".join(filter(None, parts)),
-        warnings=[*page.warnings, *tuned_on_warnings(after.folder, model, labels, tuning)],
+        warnings=[*page.warnings, *warnings],
         sections=[*first_sections, *sections, samples],
         links=links,
     )

@@ -193,8 +193,8 @@ def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, is_padde
 
 
 def max_positions(config: PreTrainedConfig) -> float:
-    """Return the number of positions in a model's config; infinity if the config has no limit."""
-    return getattr(config, "max_position_embeddings", None) or math.inf
+    """Return the number of positions in a model's config, of its text if it reads images; infinity without a limit."""
+    return getattr(config.get_text_config(), "max_position_embeddings", None) or math.inf
 
 
 def max_input_length(model: PreTrainedModel) -> float:

@@ -125,14 +125,6 @@ def test_rows_are_found_by_their_keys_among_other_items(run):
         run.rows("people", people.loc[["c", "c"]], compute)
 
 
-def test_rows_by_number_of_an_earlier_version_are_refused(run):
-    file = run.folder / "parts" / "some" / "squares" / "00000001.parquet"
-    write_table(file, pd.DataFrame({"row": [1], "square": [1]}), run.fingerprint)
-    with pytest.raises(InputError, match="an earlier version"):
-        squares(run)
-    assert file.exists()
-
-
 def test_two_processes_compute_a_part_each(run, monkeypatch):
     """One process after the other, with what rank 0 sent when both began."""
     sent = []

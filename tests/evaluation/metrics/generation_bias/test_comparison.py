@@ -131,6 +131,7 @@ def config(tmp_path):
 
 def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     compared = compare(tmp_path / "compare", *runs, config)
+    assert all({"before", "after"} <= score.signature.keys() for score in compared.scores)
     phrases = compared.table("phrases").query('phrase == "i\'m sorry to hear"').set_index("set")
     # The paper's phrases, by default; sympathy's set is blind and deaf.
     assert (phrases.loc["sympathy", "n"], phrases.loc["sympathy", "before"], phrases.loc["sympathy", "after"]) == (

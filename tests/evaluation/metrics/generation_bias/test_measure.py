@@ -96,6 +96,15 @@ def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measu
     assert find_format("frequency_rho").label in text
 
 
+def test_each_score_is_signed_by_its_run_and_adds_what_is_its_own(measured):
+    own = {"generation_bias", "outcomes", "corpus", "scored", "lm_eval", "offensiveness_classifier", "style_classifier"}
+    shared = measured.signature("fgb").keys() - own
+    assert {"model", "dataset", "decoding", "seed", "packages", "inputs"} <= shared
+    for score in measured.scores:
+        assert shared <= score.signature.keys() <= shared | own, score.name
+    assert find_score(measured.scores, "length", "mean").signature["outcomes"] == "3"
+
+
 def test_a_corpus_needs_style_clusters(tmp_path, monkeypatch):
     (tmp_path / "texts.txt").write_text("Nobody is here.")
     monkeypatch.setattr(corpus_part, "classifier_labels", lambda settings: ["warm", "plain"])  # of no known clusters
@@ -104,7 +113,7 @@ def test_a_corpus_needs_style_clusters(tmp_path, monkeypatch):
         CorpusPart().inputs(family_config({**SETTINGS, **settings}), None)
     responses = Answers(pd.DataFrame({"template": "t", "descriptor": ["a", "b"]}), np.eye(2), ["warm", "plain"])
     with pytest.raises(InputError, match="style_clusters"):
-        frequency_scores(None, {"probability": responses}, {}, settings["corpus"], {})
+        frequency_scores(None, {"probability": responses}, {}, settings["corpus"])
 
 
 def names(**settings):
@@ -226,9 +235,9 @@ def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
     write_table(tmp_path / "styles.parquet", style_table(run.table["prompt_id"], run.values, run.columns, cut))
     again = read_answers(tmp_path)
     assert again.columns == run.columns and (run.n_truncated, again.n_truncated) == (0, 3)
-    shares = {score.name: score for score in text_scores(again, {})}
+    shares = {score.name: score for score in text_scores(again)}
     assert shares["cut_share"].value == 3 / again.is_nonempty().sum()
-    assert "cut_share" not in {score.name for score in text_scores(run, {})}
+    assert "cut_share" not in {score.name for score in text_scores(run)}
     uncut = style_table(run.table["prompt_id"], run.values, run.columns, cut & False)
     assert "cut_by_classifier" not in uncut
 
@@ -242,12 +251,12 @@ def test_responses_without_a_label_are_counted_in_the_scores_and_on_the_page(mea
     write_table(tmp_path / "styles.parquet", table)
     again = read_answers(tmp_path)
     assert again.columns == run.columns and (run.n_unlabelled, again.n_unlabelled) == (0, 2)
-    scores = text_scores(again, {})
+    scores = text_scores(again)
     score = find_score(scores, "no_label_share")
     assert score.value == 2 / score.n and score.n == again.is_nonempty().sum()
-    assert find_score(text_scores(run, {}), "no_label_share") is None
+    assert find_score(text_scores(run), "no_label_share") is None
     counted = [found for found in score_cautions(scores) if found.kind == "no_label"]
-    assert [found.values["n"] for found in counted] == [2] and score_cautions(text_scores(run, {})) == []
+    assert [found.values["n"] for found in counted] == [2] and score_cautions(text_scores(run)) == []
 
 
 def test_the_page_shows_the_headline(measured):
