@@ -186,28 +186,17 @@ def read_scores(path: Path | str) -> list[BiasScore]:
 def _score_of(record: Mapping[str, Any], signatures: Mapping[str, JsonObject]) -> BiasScore:
     """Return the score in a record of a file of scores."""
     low, high = record["bounds"]
-    interval = record.get("interval")
-    caution = record.get("caution")
-    value = record["value"]
-    return BiasScore(
-        metric=record["metric"],
-        value=math.nan if value is None else value,
-        ideal=record.get("ideal"),
-        bounds=(-math.inf if low is None else low, math.inf if high is None else high),
-        n=record["n"],
-        interval=interval and tuple(interval),
-        p_value=record.get("p_value"),
-        n_left_out=record.get("n_left_out", 0),
-        group=record["group"],
-        reason=record.get("reason"),
-        standard_error=record.get("standard_error"),
-        signature=signatures[record["signature"]],
-        form=Form(record["form"]),
-        kind=Kind(record["kind"]),
-        caution=caution and Caution(caution),
-        n_of=record.get("n_of", ""),
-        basis=record.get("basis", {}),
-    )
+    values = {
+        **record,
+        "value": math.nan if record["value"] is None else record["value"],
+        "bounds": (-math.inf if low is None else low, math.inf if high is None else high),
+        "interval": None if record["interval"] is None else tuple(record["interval"]),
+        "signature": signatures[record["signature"]],
+        "form": Form(record["form"]),
+        "kind": Kind(record["kind"]),
+        "caution": None if record["caution"] is None else Caution(record["caution"]),
+    }
+    return BiasScore(**values)
 
 
 def display_name(name: str) -> str:
@@ -289,6 +278,11 @@ def group_columns(group: Mapping[str, str]) -> dict[str, str]:
     {'axis': 'age', 'group_value': 'en'}
     """
     return {f"group_{name}" if name == "value" else name: value for name, value in group.items()}
+
+
+def signed(scores: Iterable[BiasScore], signature: Signature) -> list[BiasScore]:
+    """Return scores with the signature of their run, and with what each score adds to it."""
+    return [replace(score, signature={**signature, **score.signature}) for score in scores]
 
 
 def find_score(

@@ -10,7 +10,7 @@ from datetime import date
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -31,11 +31,9 @@ from evenhand.evaluation.json_values import Json
 AUTO = "auto"
 # Whether a field is part of a run's identity: `json_schema_extra` of the field. Without any, its value is.
 IDENTITY = "identity"
-OMIT_IF_NULL = "omit_if_null"
 NOT_COMPARED: dict[str, JsonValue] = {IDENTITY: False}  # it changes no result
 BY_CONTENT: dict[str, JsonValue] = {IDENTITY: "content"}  # a fingerprint of what the path or name leads to counts
 WITHOUT_FLAG: dict[str, JsonValue] = {"flag": False}  # it stands in a file or in Python, never on the command line
-OMITTED_IF_NULL: dict[str, JsonValue] = {OMIT_IF_NULL: True}  # newer than the first runs, whose records lack it
 NAME = "name"  # the field of a group that a plain value in place of the group sets
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 NO_CHOICE = "none of these"  # a judge's option for an answer without a decision
@@ -164,28 +162,23 @@ class ModelSettings(CheckpointSettings):
     chat_template: AnyPath | None = Field(
         default=None,
         description="Jinja file of the chat template, in place of the tokenizer's",
-        json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
+        json_schema_extra=BY_CONTENT,
     )
     reasoning: Annotated[list[Marker], Field(min_length=2, max_length=2)] | None = Field(
         default=None,
         description="[start, end] markers of the model's reasoning, in addition to the known ones; null: the known "
         "ones only",
-        json_schema_extra=OMITTED_IF_NULL,
     )
     strip: list[str] | None = Field(
         default=None,
         description="kinds of other text that are removed from the answers of a server or a file, such as "
         "[role, echo]; a report names the kinds that it finds",
-        json_schema_extra=OMITTED_IF_NULL,
     )
-    adapter_strength: Strength | None = Field(
-        default=None, description="factor of a LoRA adapter's change; null: 1", json_schema_extra=OMITTED_IF_NULL
-    )
+    adapter_strength: Strength | None = Field(default=None, description="factor of a LoRA adapter's change; null: 1")
     source: str | None = Field(
         default=None,
         description="kind of the model: weights, server, litellm (any provider), or a file of your own; null: server "
         "if `server` is given, else weights",
-        json_schema_extra=OMITTED_IF_NULL,
     )
     server: str | None = Field(
         default=None,
@@ -195,12 +188,12 @@ class ModelSettings(CheckpointSettings):
     launch: Launch | None = Field(
         default=None,
         description="server of the model to start for the measurement: vllm or transformers (`transformers serve`)",
-        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+        json_schema_extra=WITHOUT_FLAG,
     )
     launch_arguments: dict[str, Any] | None = Field(
         default=None,
         description="arguments of the server that is started, such as {tensor_parallel_size: 8, dtype: bfloat16}",
-        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+        json_schema_extra=WITHOUT_FLAG,
     )
     concurrency: Concurrency = Field(
         default=16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED
@@ -209,7 +202,6 @@ class ModelSettings(CheckpointSettings):
         default=None,
         description="fields to add to each request to the server, such as {reasoning_effort: low}; a null removes a "
         "field",
-        json_schema_extra=OMITTED_IF_NULL,
     )
     tokenizer: str | None = Field(
         default=None,
@@ -415,8 +407,6 @@ class ClassifierSettings(NamedSettings):
     of settings can correct the config.
     """
 
-    base: ClassVar[None] = None  # an adapter's base is as in the adapter's files
-
     name: str = Field(
         default="", description="Hugging Face id, NAME@REVISION, or a folder", json_schema_extra=BY_CONTENT
     )
@@ -428,12 +418,12 @@ class ClassifierSettings(NamedSettings):
     head: Literal["softmax", "sigmoid"] | None = Field(
         default=None,
         description="sigmoid: a text may have several labels; null: by problem_type in its config",
-        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+        json_schema_extra=WITHOUT_FLAG,
     )
     label_names: AnyPath | None = Field(
         default=None,
         description="text file with the name of each label, one a line; null: as in its config",
-        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+        json_schema_extra=WITHOUT_FLAG,
     )
 
     @classmethod
@@ -461,7 +451,6 @@ class StyleClassifierSettings(ClassifierSettings):
     judge: JudgeSettings | None = Field(
         default=None,
         description="an LLM that judges styles; the name of the classifier is the name of its model",
-        json_schema_extra=OMITTED_IF_NULL,
     )
 
     @model_validator(mode="after")
@@ -544,7 +533,6 @@ class ReferenceSettings(NamedSettings):
     nouns: list[str] | None = Field(
         default=None,
         description="MMHB's ids of nouns; its own analysis of gender has N051, N052, N063 and N064; null: all",
-        json_schema_extra=OMITTED_IF_NULL,
     )
     min_masculine_references: Annotated[int, Field(ge=0)] = Field(
         default=100, description="leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
@@ -577,18 +565,17 @@ class PromptSettings(StrictSettings):
     language: str | None = Field(
         default=None,
         description="language pack, such as 'es'; dataset is then MMHB's file of descriptors; null: English",
-        json_schema_extra=OMITTED_IF_NULL,
     )
     templates: Annotated[int, Field(ge=1)] | AnyPath | None = Field(
         default=None,
         description="file of templates with {person}, filled with prompts.people; with cues: a file of requests, one "
         "a line, or how many of the 60 shipped requests",
-        json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
+        json_schema_extra=BY_CONTENT,
     )
     people: AnyPath | None = Field(
         default=None,
         description="file of people: one a line, or columns, which are crossed",
-        json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
+        json_schema_extra=BY_CONTENT,
     )
     train_file: AnyPath | None = Field(
         default=None, description="table of prompts to train on", json_schema_extra=BY_CONTENT
@@ -618,7 +605,7 @@ class PromptSettings(StrictSettings):
     more_answers: dict[str, PerCell] | None = Field(
         default=None,
         description="{descriptor: responses per template} of people who get more than answers_per_cell",
-        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+        json_schema_extra=WITHOUT_FLAG,
     )
     personas: str = Field(
         default="none",
@@ -707,6 +694,7 @@ class PromptSettings(StrictSettings):
         filters = self.active_filters()
         varied = {"variations": True} if self.variations else {}
         varied |= {"language": self.language} if self.language else {}
+        varied |= {"descriptor_column": self.descriptor_column} if self.descriptor_column else {}
         return {
             "name": self.source,
             "sha256": sha256,
@@ -749,7 +737,7 @@ class DecodingSettings(StrictSettings):
 
 
 def as_settings(settings: object) -> Any:
-    """Return settings as plain YAML values, without the `omit_if_null` fields that are None."""
+    """Return settings as plain YAML values, without the fields that are None by default and are None."""
     if isinstance(settings, BaseModel):
         return {name: as_settings(value) for name, value, _ in _values(settings)}
     if isinstance(settings, dict):
@@ -882,9 +870,12 @@ def _identity(name: str, value: object, kinds: tuple[bool | str, ...]) -> Iterat
 
 
 def _values(settings: BaseModel) -> Iterator[tuple[str, object, Mapping[str, object]]]:
-    """Yield name, value and declaration of each field, except the `omit_if_null` fields that are None."""
+    """Yield name, value and declaration of each field, except the fields that are None by default and are None.
+
+    So a setting that is added later, with null as its default, changes the identity of no run without it.
+    """
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         declared = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-        if value is not None or not declared.get(OMIT_IF_NULL):
+        if value is not None or field.default is not None:
             yield name, value, declared

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from huggingface_hub import parse_local_safetensors_file_metadata
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from evenhand.evaluation.compat import lora_layers
 from evenhand.evaluation.files import check_owner, temporary_path, write_json
@@ -31,7 +31,8 @@ from evenhand.evaluation.runs import processes
 if TYPE_CHECKING:
     from peft.tuners.lora import LoraLayer
 
-WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json")
+# The files of a model in a checkpoint: its weights, its configs, and the code that comes with some models.
+MODEL_FILES = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json", "*.py")
 
 
 def share_weights(network: PreTrainedModel) -> PreTrainedModel:
@@ -104,7 +105,7 @@ def _make_readable(folder: Path) -> None:
 
 def copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
     """Copy a checkpoint's model, with the base's tokenizer, into `folder`; return the number of trained parameters."""
-    for pattern in WEIGHTS:
+    for pattern in MODEL_FILES:
         for file in checkpoint.glob(pattern):
             shutil.copy2(file, folder)
     config = folder / "adapter_config.json"
@@ -131,8 +132,8 @@ def load_tuned(base: DialogueModel, folder: Path, lora: bool) -> DialogueModel:
         if not is_quantized(base.model) and invocation_of(model) is None:
             merge_in_forward(model)
     else:
-        auto_class = AutoModelForSeq2SeqLM if base.kind == "encoder_decoder" else AutoModelForCausalLM
-        model = auto_class.from_pretrained(str(folder), dtype=base.model.dtype).to(base.model.device)
+        # The base's class may be code that came with it, which an auto class would ask to execute.
+        model = type(base.model).from_pretrained(str(folder), dtype=base.model.dtype).to(base.model.device)
     return replace(base, model=model.eval())
 
 

@@ -29,7 +29,6 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 from evenhand.evaluation.metrics.generation_bias.likelihoods import likelihoods_of_responses
 from evenhand.evaluation.metrics.generation_bias.measures import LIKELIHOODS
 from evenhand.evaluation.metrics.generation_bias.parts.costs import likelihood_levels
-from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.kinds.weights import LoadedModel
@@ -40,7 +39,7 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.score import BiasScore, Kind, find_score
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings
 from evenhand.evaluation.statistics.hypothesis_tests import p_of_rise
 from evenhand.evaluation.tables import join_batches
 
@@ -177,7 +176,7 @@ class BiasCallback(MeasureCallback):
     def __init__(
         self,
         prompts: pd.DataFrame,
-        style_classifier: Classifier | ModelDescription,
+        style_classifier: Classifier | ClassifierSettings | Path | str,
         every: int = 100,
         *,
         stop_if_rises: bool = False,
@@ -299,7 +298,7 @@ class BiasCallback(MeasureCallback):
         for row in table.head(MAX_EFFECTS).itertuples():
             values[f"bias/effect/{row.unit}/{row.name}"] = float(row.shrunk)
         if likelihoods is not None:
-            relevance = find_score(likelihood_levels(prompts, {LIKELIHOODS: likelihoods}, {}), RELEVANCE)
+            relevance = find_score(likelihood_levels(prompts, {LIKELIHOODS: likelihoods}), RELEVANCE)
             if relevance is not None and math.isfinite(relevance.value):
                 values |= _with_interval("bias/relevance", relevance)
         if trainer.state.global_step == 0:

@@ -23,6 +23,8 @@ from evenhand.mitigation.settings import OF_SIZE, TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config, trainer_config
 from evenhand.mitigation.trainers import trainer_class
 
+# Initial weights that need no data, and with which an adapter is loaded as it was trained.
+INITIALIZATIONS = (True, False, "gaussian", "orthogonal", "pissa", "olora")
 N_ROWS = 1000  # stands for the number of training rows, which are not labelled yet
 
 
@@ -73,14 +75,26 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
     if settings.lora:
         network = network_without_weights(model, config)
         invocation = [0] if method.is_activated else None  # stands for the tokens, which no context has given yet
-        lora = lora_config(network, settings, invocation=invocation)
+        tag_ids = [0] if method.tags else []
+        lora = lora_config(network, settings, tag_ids, invocation)
         if lora.alora_invocation_tokens is not None and arguments.gradient_checkpointing:
             raise InputError("training.gradient_checkpointing", "PEFT activates no adapter in it; give false.")
         _check_adapter(model, network, lora)
 
 
 def _check_adapter(model: ModelSettings, network: torch.nn.Module, lora: LoraConfig) -> None:
-    """Raise InputError if PEFT or TRL would reject the adapter."""
+    """Raise InputError if PEFT or TRL would reject the adapter, or it could not be loaded as it was trained."""
+    if lora.init_lora_weights not in INITIALIZATIONS:
+        raise InputError(
+            "training.peft.init_lora_weights",
+            f"{lora.init_lora_weights!r} needs data, or changes the base in a way that loading the adapter does not "
+            f"repeat; give one of {', '.join(map(str, INITIALIZATIONS))}.",
+        )
+    if lora.bias != "none":
+        raise InputError(
+            "training.peft.bias",
+            f"{lora.bias!r} trains the base's own biases, which the adapter does not switch off; give lora_bias: true.",
+        )
     try:
         adapted = get_peft_model(network, lora, low_cpu_mem_usage=True)
     except (ValueError, TypeError, NotImplementedError) as error:

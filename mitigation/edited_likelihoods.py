@@ -1,12 +1,11 @@
 """Log-likelihoods of responses by a model whose hidden states are mapped at the first tokens (`hidden_state_maps`)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from evenhand.evaluation.models.batches import longest_first, max_positions, tokens_per_pass
-from evenhand.evaluation.models.likelihood.tokens import encode_pairs
+from evenhand.evaluation.models.batches import longest_first, max_positions, run_batches, tokens_per_pass
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.hidden_state_maps import Maps, edited, left_padded
 
@@ -15,23 +14,21 @@ def edited_log_likelihoods(
     model: DialogueModel,
     maps: Maps,
     strength: float,
-    contexts: Sequence[str],
-    responses: Sequence[str],
-    written: Sequence[object] | None = None,
-    is_cut: Sequence[bool] | None = None,
+    heads: Sequence[list[int]],
+    tails: Sequence[list[int]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return Σ log p of each response in nats, (n,), and its number of tokens, (n,), with maps at its first tokens.
+    """Return log p(tail | head) of each row in nats, (n,), and the number of tokens of the tail, (n,).
 
-    As `response_log_likelihoods`, which scores a model as it is, and whose arguments these are: a row that is too long
-    for the model has NaN. Without maps, nothing is edited.
+    The maps act at the first tokens of the tail; without maps, nothing is edited. A row that is too long for the model
+    has NaN, as of `pair_log_likelihoods`.
     """
-    heads, tails = encode_pairs(model, contexts, responses, written, is_cut)
     n_edited = len(next(iter(maps.values())).mean) if maps else 0
     lengths = [len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)]
     limit = max_positions(model.model.config)
     order = [row for row in longest_first(lengths) if lengths[row] <= limit]
     total = np.full(len(heads), np.nan)
-    for rows in _batches(model, order, heads, tails):
+
+    def compute(rows: Sequence[int]) -> list[float]:
         inputs = left_padded(model.model, [heads[row] + tails[row] for row in rows])
         length = inputs["input_ids"].shape[1]
         longest = max(len(tails[row]) for row in rows)
@@ -44,17 +41,8 @@ def edited_log_likelihoods(
             logits = model.model(**inputs, use_cache=False, logits_to_keep=longest + 1).logits[:, :-1]
             log_p = logits.float().log_softmax(-1)
             found = log_p.gather(-1, inputs["input_ids"][:, -longest:, None])[..., 0].double().cpu().numpy()
-        for row, values in zip(rows, found, strict=True):
-            total[row] = values[longest - len(tails[row]) :].sum()
+        return [values[longest - len(tails[row]) :].sum() for row, values in zip(rows, found, strict=True)]
+
+    for rows, sums in run_batches(order, lambda row: max(1, tokens_per_pass(model.model) // lengths[row]), compute):
+        total[rows] = sums
     return total, np.array([len(tail) for tail in tails])
-
-
-def _batches(
-    model: DialogueModel, order: list[int], heads: Sequence[list[int]], tails: Sequence[list[int]]
-) -> Iterator[list[int]]:
-    """Yield rows of batches, the longest first."""
-    while order:
-        longest = len(heads[order[0]]) + len(tails[order[0]])
-        size = max(1, tokens_per_pass(model.model) // longest)
-        yield order[:size]
-        order = order[size:]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from evenhand.evaluation.doors import spelled
-from evenhand.evaluation.errors import TuningRejected, rejects_tuning
+from evenhand.evaluation.errors import InputError, TuningRejected, rejects_tuning
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
@@ -43,7 +43,18 @@ class OutputChange:
 
 
 def check_losses(losses: Sequence[tuple[int, float]], best_step: int | None, settings: TuningSettings) -> None:
-    """Raise TuningRejected if no validation loss, given as (step, loss), is a number: then no step is the best one."""
+    """Raise an error if there is no best step: no validation after a step, or no loss, as (step, loss), is a number.
+
+    Raises:
+        InputError: nothing was validated after a step.
+        TuningRejected: no loss is a number.
+    """
+    if not any(step > 0 for step, _ in losses):
+        raise InputError(
+            "training.trainer",
+            "the training ended before its first validation after a step; give a larger max_steps, or a smaller "
+            f"eval_delay, and another {spelled('output_dir')}; {IN_A_LOOP}.",
+        )
     if not any(step == best_step and step > 0 and math.isfinite(loss) for step, loss in losses):
         raise TuningRejected(
             "learning_rate",

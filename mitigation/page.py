@@ -4,13 +4,10 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.files import read_json
-from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.report.figures import AFTER_COLOR, INK, MUTED, PANEL, new_chart, set_ticks, styled, svg
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, tick_number
 from evenhand.evaluation.report.page import Figure, Section
@@ -19,6 +16,7 @@ from evenhand.evaluation.runs.record import FINISHED, read_run, run_state
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import LABELS
+from evenhand.mitigation.tuned_base import tuning_metadata
 
 WORDS = Path(__file__).with_name("words.j2")
 CURVES = "curves.json"
@@ -35,7 +33,7 @@ def training_section(folder: Path) -> Section:
 
 def tuning_method(model: str) -> str:
     """Return the name of the method that tuned a model; "" for other models."""
-    return tuning_metadata(model).get("method", "")
+    return tuning_metadata(Path(model)).get("method", "")
 
 
 def tag_note(model: str, untagged: BiasScore | None = None, before: BiasScore | None = None) -> str:
@@ -43,18 +41,11 @@ def tag_note(model: str, untagged: BiasScore | None = None, before: BiasScore | 
 
     A model without a tag has no note.
     """
-    tuned = tuning_metadata(model)
+    tuned = tuning_metadata(Path(model))
     if not tuned.get("control_tag"):
         return ""
     scores = {"untagged": untagged, "before": before}
     return note(WORDS, "control_tag", tag=tuned["control_tag"], is_activated=tuned.get("is_activated"), **scores)
-
-
-def tuning_metadata(model: str) -> dict[str, Any]:
-    """Return the content of a tuned model's evenhand.json; {} for other models."""
-    file = Path(model) / TUNING_FILE
-    content = read_json(file, "model") if file.exists() else {}
-    return content if isinstance(content, dict) else {}
 
 
 @styled
@@ -91,12 +82,20 @@ def finite_points(curve: Curve) -> list[tuple[int, float]]:
     return [(step, value) for step, value in curve if math.isfinite(value)]
 
 
-def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tuning: Path | None = None) -> list[str]:
-    """Return a list with a warning if a model was measured on prompts that it was tuned on; else [].
+def tuned_on_warnings(
+    measured: Path,
+    model: str,
+    labels: Path | None = None,
+    tuning: Path | None = None,
+    *,
+    untuned_by: str | None = None,
+) -> list[str]:
+    """Return warnings that a model was measured on prompts that it was tuned on, or as never tuned on where it was.
 
-    The folders of the labelling and of the tuning run are by default read from the folder of the adapter.
+    The folders of the labelling and of the tuning run are by default read from the folder of the adapter. `untuned_by`
+    is the setting of the measurement.
     """
-    if tuning is None and tuning_metadata(model) and run_state(Path(model).parent, "tuning") == FINISHED:
+    if tuning is None and tuning_metadata(Path(model)) and run_state(Path(model).parent, "tuning") == FINISHED:
         tuning = Path(model).parent
     if labels is None and tuning is not None:
         labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
@@ -108,4 +107,24 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
     )
     tuned_prompts = pd.MultiIndex.from_frame(read_table(labels / f"{LABELS}.parquet", [columns.PERSONA, columns.TEXT]))
     n = int(measured_prompts.isin(tuned_prompts).sum())
-    return [note(WORDS, "tuned_on", n=n, n_of=len(measured_prompts))] if n else []
+    warnings = [note(WORDS, "tuned_on", n=n, n_of=len(measured_prompts))] if n else []
+    named = [] if untuned_by is None else tuned_although_marked(measured, labels, untuned_by)
+    if named:
+        warnings.append(note(WORDS, "not_untuned", by=untuned_by, names=named))
+    return warnings
+
+
+def tuned_although_marked(measured: Path, labels: Path, untuned_by: str) -> list[str]:
+    """Return what the prompts of a measurement mark as never tuned on and the labelled responses have, sorted.
+
+    The result has descriptors, templates or cues, by the setting `untuned_by` of the measurement; by "axis" as by
+    "descriptor", because a descriptor of two axes is left out in both.
+    """
+    name = columns.DESCRIPTOR if untuned_by == columns.AXIS else untuned_by
+    prompts = read_table(measured / "prompts.parquet", [columns.UNTUNED, name])
+    marked = set(prompts[name][prompts[columns.UNTUNED].astype(bool)])
+    labelled = read_table(labels / f"{LABELS}.parquet", [columns.PROMPT_ID, columns.DESCRIPTOR])
+    if name != columns.DESCRIPTOR:
+        asked = read_table(Path(read_run(labels, "label", "labels")[0]["run"]) / "prompts.parquet")
+        labelled = asked[asked[columns.PROMPT_ID].isin(labelled[columns.PROMPT_ID])]
+    return sorted(map(str, marked & set(labelled[name]))) if name in labelled else []

@@ -16,6 +16,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import template_arguments
 from evenhand.evaluation.models.contexts import close_reasoning
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.revisions import hub_repository
 from evenhand.evaluation.report.words import document
 from evenhand.mitigation.adapter import atomic_write_folder, loadable_name, portable_name
 from evenhand.mitigation.card import name_with_revision, table
@@ -61,6 +62,10 @@ def write_rows(
     splits = {"train": data.train, "validation": data.validation}
     encoded = DatasetDict({split: SFT.encode_rows(base, rows) for split, rows in splits.items()})
     arguments = trainer_fields(settings, len(data.train), seed) | TRL_FIELDS | settings.trainer
+    of_model = of_adapter = ""  # lines with the revision: the model on the hub may have changed since then
+    if hub_repository(base.name):
+        of_model = MODEL_REVISION.format(base.revision)
+        of_adapter = ADAPTER_REVISION.format(base.revision)
     lora = None
     if settings.lora:
         tags = [] if has_tied_embeddings(base.model) else method.tags
@@ -68,8 +73,9 @@ def write_rows(
     script = TRAIN.format(
         peft="" if lora is None else "from peft import LoraConfig\n",
         model=portable_name(loadable_name(base.name), folder),
-        arguments=_keywords(arguments),
-        adapter="" if lora is None else f"    peft_config=LoraConfig(\n{_keywords(lora, 8)}    ),\n",
+        arguments=of_model + _keywords(arguments),
+        tag=WRITE_TAG.format(json.dumps({"control_tag": method.control_tag})) if method.control_tag else "",
+        adapter="" if lora is None else f"    peft_config=LoraConfig(\n{of_adapter}{_keywords(lora, 8)}    ),\n",
     )
     files = {"train.py": script, "README.md": _card(base, data, encoded, seed)}
     for split, rows in splits.items():
@@ -136,6 +142,11 @@ def _card(base: DialogueModel, data: TrainingRows, encoded: DatasetDict, seed: i
 CARD = Path(__file__).with_name("rows.md.j2")
 TIED = "not trained by `train.py`, because TRL trains no single embeddings where the output layer shares them"
 
+# In train.py, unless its user gives another model.
+MODEL_REVISION = "    model_init_kwargs={{'revision': {!r}}} if len(sys.argv) == 1 else None,\n"
+ADAPTER_REVISION = "        revision={!r} if len(sys.argv) == 1 else None,\n"
+# In train.py: Evenhand reads the tag from this file, and adds it to what the model reads.
+WRITE_TAG = 'Path("trained", "evenhand.json").write_text({!r}, encoding="utf-8")\n'
 TRAIN = '''"""Train on the rows in this folder, by TRL alone. In this folder, with TRL: python train.py [MODEL]"""
 
 import sys
@@ -161,5 +172,5 @@ trainer = SFTTrainer(
 {adapter})
 trainer.train()
 trainer.save_model()
-print("The adapter is in trained. Measure it as the base was measured: evenhand measure trained")
+{tag}print("The adapter is in trained. Measure it as the base was measured: evenhand measure trained")
 '''

@@ -13,6 +13,7 @@ from datasets import Dataset
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.likelihood.tokens import encode_pairs
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
 from evenhand.evaluation.report.words import document
@@ -169,15 +170,8 @@ def divergence_and_change(
 
 
 def _perplexity(base: DialogueModel, dialogue: ReadDialogue, maps: Maps, strength: float = 1.0) -> float:
-    log_p, tokens = edited_log_likelihoods(
-        base,
-        maps,
-        strength,
-        dialogue.contexts,
-        dialogue.responses,
-        written=dialogue.written,
-        is_cut=dialogue.is_cut,
-    )
+    ids = encode_pairs(base, dialogue.contexts, dialogue.responses, dialogue.written, dialogue.is_cut)
+    log_p, tokens = edited_log_likelihoods(base, maps, strength, *ids)
     if not maps and np.isnan(log_p).any():
         raise InputError("responses", f"a context with its response is too long for {base.name}; leave it out.")
     return math.exp(-log_p.sum() / tokens.sum())

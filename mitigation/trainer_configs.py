@@ -25,6 +25,7 @@ from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import TRAINERS
 
 LOGS_PER_EVALUATION = 5
+UPLOADS = re.compile("push_to_hub|hub_.*")  # arguments of transformers' trainer by which it uploads checkpoints
 # Names of the parts of a model that read images or sounds, and that turn what they read into embeddings.
 TOWER = re.compile(
     r"vision|visual|image|audio|speech|acoustic|video|multi_?modal|mm_projector|connector|aligner|embed_(?:vision|audio)"
@@ -53,6 +54,14 @@ def trainer_config(
     Raises:
         InputError: transformers rejects a value.
     """
+    for name in settings.trainer:
+        if UPLOADS.fullmatch(name):
+            raise InputError(
+                f"training.trainer.{name}",
+                "no checkpoint is uploaded; give push_to_hub to `evenhand export`.",
+            )
+        if name == "dataloader_drop_last":
+            raise InputError(f"training.trainer.{name}", "it would drop validation rows, too; leave it out.")
     arguments = trainer_fields(settings, n_train, seed) | method.trainer_arguments()
     arguments |= {
         "output_dir": str(output_dir),

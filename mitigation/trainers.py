@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import torch
 from datasets import Dataset
 from peft import PeftModel
+from peft.utils import ModulesToSaveWrapper
 from torch.nn.functional import kl_div, log_softmax
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
@@ -46,7 +47,6 @@ from evenhand.mitigation.labelled_responses import (
     SPARES_OWN_WORDS,
     TRAINED,
 )
-from evenhand.mitigation.sampled_openings import sampled_openings, with_openings
 from evenhand.mitigation.training_batches import (
     IGNORE_INDEX,
     Batch,
@@ -95,6 +95,9 @@ class TuningTrainer(Trainer, ABC):
         for parameter in self.model.parameters():
             if parameter.requires_grad:  # TRL rounds adapters of quantized weights to bfloat16
                 parameter.data = parameter.data.float()
+        for module in self.model.modules():
+            if isinstance(module, ModulesToSaveWrapper):
+                compute_in_float32(module)
 
     @staticmethod
     @abstractmethod
@@ -182,12 +185,10 @@ class DistillConfig(SFTConfig):
     Attributes:
         first_tokens: how many tokens at the start of a response.
         min_divergence: only those of responses whose divergence between people is at least this, in nats.
-        own_openings: whether these tokens are sampled from the tuned model, in place of those of the responses.
     """
 
     first_tokens: int = field(default=4, kw_only=True)
     min_divergence: float = field(default=0.0, kw_only=True)
-    own_openings: bool = field(default=False, kw_only=True)
 
 
 class DistillTrainer(SFT):
@@ -199,9 +200,6 @@ class DistillTrainer(SFT):
     The target of the first tokens of a response, as many as `first_tokens`, is the normalised mean of the base's
     log-probabilities over all people of the row: the distribution with the smallest mean KL divergence from the
     predictions after the single contexts. The target of a later token is the base's own prediction for that person.
-
-    With `own_openings`, a row has the first tokens that the model that is trained writes at this step. Validation rows
-    keep the responses of the base, so that their losses can be compared.
     """
 
     args: DistillConfig
@@ -266,10 +264,7 @@ class DistillTrainer(SFT):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Batch]:
         """Return the mean divergence over the tokens of responses."""
-        is_validation = not model.training
         turn_off_dropout(model)  # with dropout, two passes of the same model have a KL above 0
-        if self.args.own_openings and not is_validation:
-            inputs = self._with_own_openings(model, inputs)
         labels = inputs["labels"]
         is_response = labels[:, 1:] != IGNORE_INDEX
         read = sequences_of(inputs, "")
@@ -283,21 +278,6 @@ class DistillTrainer(SFT):
         else:  # which counts the tokens of responses in all processes; DDP averages gradients
             loss = divergence * self.accelerator.num_processes / num_items_in_batch
         return (loss, {}) if return_outputs else loss
-
-    def _with_own_openings(self, model: torch.nn.Module, inputs: Batch) -> Batch:
-        """Return a batch in which the first tokens of responses are sampled after the first trained context."""
-        groups = [sequences_of(inputs, prefix)["input_ids"] for prefix in ("", TRAINED_PREFIX)]
-        n_read = groups[0].shape[1]
-        first = {name: value[:, 0] for name, value in sequences_of(inputs, TRAINED_PREFIX).items()}
-        lengths = (inputs["labels"][:, 1:] != IGNORE_INDEX).sum(1)
-        opening = sampled_openings(self.accelerator.unwrap_model(model), first, lengths, self.args.first_tokens)
-        ids = with_openings(torch.cat(groups, dim=1), opening, lengths)
-        return {
-            **inputs,
-            "labels": with_openings(inputs["labels"][:, None], opening, lengths)[:, 0],
-            "input_ids": ids[:, :n_read].flatten(0, 1),
-            TRAINED_PREFIX + "input_ids": ids[:, n_read:].flatten(0, 1),
-        }
 
     def _targets(
         self, model: torch.nn.Module, sequences: Batch, n_trained: int, tokens: torch.Tensor, choices: Batch
@@ -438,6 +418,23 @@ class PreferenceTrainer(TuningTrainer, DPOTrainer):
     def _prepare_dataset(self, dataset: Dataset, *arguments: Any) -> Dataset:
         """Return the rows as they are: TRL would encode them again, as text, and add EOS to cut responses."""
         return dataset
+
+
+def compute_in_float32(wrapper: ModulesToSaveWrapper) -> None:
+    """Make the copies of a module that PEFT trains whole, in float32, work in a network of another precision."""
+    dtype = next(wrapper.original_module.parameters()).dtype
+    if dtype == torch.float32:
+        return
+
+    def widen(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return tuple(each.float() if each.is_floating_point() else each for each in inputs)
+
+    def narrow(module: torch.nn.Module, inputs: object, output: torch.Tensor) -> torch.Tensor:
+        return output.to(dtype)
+
+    for copied in wrapper.modules_to_save.values():
+        copied.register_forward_pre_hook(widen)
+        copied.register_forward_hook(narrow)
 
 
 TRAINERS: dict[str, type[TuningTrainer]] = {"sft": SFT, "distill": DistillTrainer, "preference": PreferenceTrainer}

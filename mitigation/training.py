@@ -9,6 +9,7 @@ import copy
 import gc
 import json
 import logging
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -63,6 +64,7 @@ from evenhand.mitigation.training_rows import ReadDialogue, TrainingRows, dialog
 
 log = logging.getLogger("evenhand")
 CHECKPOINTS = "checkpoints"
+CHECKPOINT = re.compile(r"checkpoint-\d+")  # the name of a folder that the trainer writes
 STATE = "trainer_state.json"
 Dialogue = tuple[Sequence[str], Sequence[str]]  # prompts and responses
 
@@ -407,6 +409,8 @@ def last_checkpoint(checkpoints: Path) -> Path | None:
     """Return the last whole checkpoint, None if none exists; deletes checkpoints that are incomplete or damaged."""
     whole = []
     for folder in checkpoints.glob("checkpoint-*"):
+        if not (folder.is_dir() and CHECKPOINT.fullmatch(folder.name)):
+            continue  # of the user's
         fault = _fault_of(folder)
         if fault:
             log.warning("tuning: the checkpoint %s is damaged (%s), and deleted", folder, fault)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenhand.evaluation.models.batches import longest_first, max_positions
-from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods, encode_pairs
+from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
 
 
@@ -13,17 +13,14 @@ def two_part_log_likelihoods(
     opener: DialogueModel,
     model: DialogueModel,
     first_tokens: int,
-    contexts: Sequence[str],
-    responses: Sequence[str],
-    written: Sequence[object] | None = None,
-    is_cut: Sequence[bool] | None = None,
+    heads: Sequence[list[int]],
+    tails: Sequence[list[int]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return Σ log p of each response in nats, (n,), and its number of tokens, (n,).
+    """Return log p(tail | head) of each row in nats, (n,), and the number of tokens of the tail, (n,).
 
-    `opener` predicts the first tokens, and `model` the others; both have the same tokenizer. All else is as of
-    `response_log_likelihoods`.
+    `opener` predicts the first tokens, and `model` the others; both have the same tokenizer. A row that is too long for
+    `model` has NaN, as of `pair_log_likelihoods`.
     """
-    heads, tails = encode_pairs(model, contexts, responses, written, is_cut)
     lengths = [len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)]
     openings = [tail[:first_tokens] for tail in tails]
     rests = [tail[first_tokens:] for tail in tails]

@@ -330,7 +330,9 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
             epilog=f"Example: {EXAMPLES[command]}" if command in EXAMPLES else None,
         )
         sub.add_argument("--config", type=Path, metavar="FILE", help="YAML file or shipped config; flags override it")
-        sub.add_argument("--print_config", action="store_true", help="print all settings as YAML and exit")
+        sub.add_argument(
+            "--print_config", action="store_true", help="print the settings as YAML, without nulls, and exit"
+        )
         sub.add_argument("-v", "--verbose", action="store_true", help="log more")
         sub.add_argument("-q", "--quiet", action="store_true", help="log warnings only")
         first = sub.add_argument_group("given most often")

@@ -13,7 +13,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import FACTS, Facts, write_facts
+from evenhand.evaluation.facts import FACTS, write_facts
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, check_declared
@@ -34,7 +34,7 @@ from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_valu
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.finished_runs import MODEL_CODE, check_same_precision, permitted_measurement, read_measurement
 from evenhand.recipes.label import LabelRecord
-from evenhand.recipes.measure import LINK, log_results, write_responses
+from evenhand.recipes.measure import LINK, facts_of, log_results, write_responses
 from evenhand.recipes.plan import narrower_text
 from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, CompareSettings, MeasureSettings, family_config
@@ -71,9 +71,10 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
                 check_declared(name, found)
                 changes += found
             write_scores(store.folder / SCORES, changes)
-            facts = facts_of(runs)
+            made = _pages(settings, runs)
+            facts = facts_of(made)
             write_facts(store.folder / FACTS, facts)
-            files = report(settings, write=True, show=show)
+            files = _present(settings, runs, made, write=True, show=show)
             log_results("comparison", store, changes, facts, files)
         elif show:
             report(settings, write=False, show=True)
@@ -94,28 +95,33 @@ def _check_base(model: ModelSettings) -> None:
         log.debug("compare: the base of %s cannot be checked", model.name, exc_info=True)
 
 
-def facts_of(runs: Mapping[str, ComparedRuns]) -> dict[str, Facts]:
-    """Return what each family found in a finished comparison, by the family's name."""
-    facts = {}
-    for name, compared in runs.items():
-        facts[name] = FAMILIES[name].comparison_facts(compared.before, compared.after, compared.changes)
-    return facts
-
-
 def report(settings: CompareSettings, *, write: bool, show: bool) -> dict[Path, Page]:
     """Write and print the reports of a finished comparison, and write the page of responses; return them by path."""
     runs, _ = _compared_runs(settings)
-    pages = {}
+    return _present(settings, runs, _pages(settings, runs), write=write, show=show)
+
+
+def _pages(settings: CompareSettings, runs: Mapping[str, ComparedRuns]) -> dict[str, Page]:
+    """Return the report of each family in a finished comparison, by the family's name."""
+    made = {}
     for name, compared in runs.items():
-        pages[name] = FAMILIES[name].comparison_page(compared.before, compared.after, compared.changes)
+        made[name] = FAMILIES[name].comparison_page(compared.before, compared.after, compared.changes)
     if GENERATION_BIAS in runs:
         compared = runs[GENERATION_BIAS]
-        page = _with_tuning(pages[GENERATION_BIAS], compared, settings.labels, settings.tuning)
-        pages[GENERATION_BIAS] = replace(page, notes=[*page.notes, *_tag_notes(compared, settings.after_without_tag)])
-        if write:
-            title = before_after(compared.before.config.model.name, compared.after.config.model.name)
-            write_responses(settings.output_dir, title, settings.before, settings.after)
-    return present(settings.output_dir, pages, write=write, show=show)
+        page = _with_tuning(made[GENERATION_BIAS], compared, settings.labels, settings.tuning)
+        made[GENERATION_BIAS] = replace(page, notes=[*page.notes, *_tag_notes(compared, settings.after_without_tag)])
+    return made
+
+
+def _present(
+    settings: CompareSettings, runs: Mapping[str, ComparedRuns], made: Mapping[str, Page], *, write: bool, show: bool
+) -> dict[Path, Page]:
+    """Write and print the pages of a comparison, and write the page of responses; return the pages by path."""
+    if write and GENERATION_BIAS in runs:
+        compared = runs[GENERATION_BIAS]
+        title = before_after(compared.before.config.model.name, compared.after.config.model.name)
+        write_responses(settings.output_dir, title, settings.before, settings.after)
+    return present(settings.output_dir, made, write=write, show=show)
 
 
 def _compared_runs(
@@ -213,10 +219,12 @@ def _with_tuning(page: Page, compared: ComparedRuns, labels: Path | None, tuning
     folder = compared.changes.folder.resolve()
     for side, run in (("before", compared.before), ("after", after)):
         links.append(Link(f"{side} alone", f"{os.path.relpath(run.folder.resolve(), folder)}/{REPORT}.html"))
+    untuned_by = after.config.prompts.untuned_by
+    warnings = tuned_on_warnings(after.folder, model, labels, tuning, untuned_by=untuned_by)
     return replace(
         page,
         subtitle=", ".join(filter(None, parts)),
-        warnings=[*page.warnings, *tuned_on_warnings(after.folder, model, labels, tuning)],
+        warnings=[*page.warnings, *warnings],
         sections=[*first_sections, *sections, samples],
         links=links,
     )

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
@@ -34,7 +34,7 @@ from evenhand.evaluation.models.revisions import (
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import decimals_for
 from evenhand.evaluation.report.words import document
-from evenhand.evaluation.runs.record import FINISHED, read_run, run_sha256, run_state
+from evenhand.evaluation.runs.record import FINISHED, read_record, read_run, run_sha256, run_state
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import (
     SCORES,
@@ -48,11 +48,13 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.adapter import atomic_write_folder
-from evenhand.mitigation.card import model_card, table
+from evenhand.mitigation.card import TuningFacts, model_card, table
 from evenhand.mitigation.methods import JOIN, TrainedMethod, load_method, method_class, reads_labels, trained_method
 from evenhand.mitigation.methods.shrink import MAPS_FILE
+from evenhand.mitigation.tuned_base import tuning_metadata
 from evenhand.recipes.finished_runs import MODEL_CODE, permitted_measurement, read_measurement
 from evenhand.recipes.label import read_threshold
+from evenhand.recipes.measure import check_method_of
 from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import ExportSettings, MeasureSettings, settings_of_methods
 from evenhand.recipes.sweep.points import change_columns
@@ -109,7 +111,7 @@ def export(settings: ExportSettings) -> None:
             labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["run"]
             permissions = Permissions(code=settings.trust_remote_code)
             measured, _ = permitted_measurement(Path(labelled), "tuning", permissions, [MODEL_CODE])
-            facts = json.loads((settings.tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
+            facts = tuning_metadata(settings.tuning / ADAPTER_FOLDER)
             further: dict[str, object] = {}
             if reads_labels(facts["method"], facts["settings"]):
                 further |= read_threshold(Path(config["labels"]))
@@ -117,7 +119,8 @@ def export(settings: ExportSettings) -> None:
             change = None
             if comparison is not None:
                 after, _ = read_measurement(Path(compared["after"]), "comparison")
-                check_measured_as_exported(settings.tuning, after)
+                check_measured_as_exported(settings.tuning, after, measured.model)
+                measured = measured.replaced(decoding=after.decoding)
                 strength = after.model.adapter_strength
                 measured = measured.replaced(model=measured.model.replaced(adapter_strength=strength))
                 if strength is not None:
@@ -140,12 +143,32 @@ def export(settings: ExportSettings) -> None:
         log.info("export: uploaded, %s", address)
 
 
-def check_measured_as_exported(tuning: Path, after: MeasureSettings) -> None:
-    """Raise InputError if a method was measured by other settings than those with which the card says to load it."""
+def check_measured_as_exported(tuning: Path, after: MeasureSettings, base: ModelSettings) -> None:
+    """Raise InputError if another model was measured, or the model in another way, than what the card says to load.
+
+    Args:
+        after: the measurement whose scores are on the card.
+        base: the model that was tuned, as the labelled responses were measured.
+    """
+    if not measures_tuned_model(tuning, after):
+        raise InputError(
+            "comparison",
+            f"its run after is of {after.model.name}, not of {tuning / ADAPTER_FOLDER}; compare a measurement of that.",
+        )
+    for name in ("system_prompt", "quantization"):
+        measured = getattr(after.model, name)
+        tuned = getattr(base, name)
+        if after.has_weights and measured != tuned:
+            raise InputError(
+                "comparison",
+                f"its run after has model.{name} {measured!r}, and the responses that were labelled have {tuned!r}; "
+                "compare measurements with that.",
+            )
     facts = json.loads((tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
     method = method_class(facts["method"])
     if not issubclass(method, TrainedMethod):
         return
+    check_method_of(after)
     measured = settings_of_methods(after).get(facts["method"]) or method.Settings()
     for name in method.acting_settings:
         exported = facts["settings"][name]
@@ -155,6 +178,23 @@ def check_measured_as_exported(tuning: Path, after: MeasureSettings) -> None:
                 f"it is of {facts['method']}.{name} {getattr(measured, name)}, and {tuning} is exported with "
                 f"{exported}; compare a measurement with {exported}, or tune again with the other.",
             )
+
+
+def measures_tuned_model(tuning: Path, after: MeasureSettings) -> bool:
+    """Return whether a run measured the adapter of a tuning on its base, or an export of it.
+
+    What a server serves is not known, and taken to be this model.
+    """
+    if not after.has_weights:
+        return True
+    folder = Path(after.model.name).resolve()
+    if folder == (tuning / ADAPTER_FOLDER).resolve():
+        return after.model.base is None
+    record = read_record(folder.parent, "comparison") if folder.name == MODEL else None
+    if record is None or record["command"] != "export":
+        return False
+    exported = read_run(folder.parent, "export", "comparison")[0]["tuning"]
+    return Path(exported).resolve() == tuning.resolve()
 
 
 def tagged_template(template: str, tag: str) -> str:
@@ -196,10 +236,10 @@ def _write_with_card(
         write_text(folder / CARD, card + results)
         return
     tuned, base = _write(settings, measured, folder)
-    facts = json.loads((adapter / TUNING_FILE).read_text(encoding="utf-8"))
+    facts = tuning_metadata(adapter)
     acts_on_all = trained_method(facts["method"]).changes_weights
     card = model_card(
-        facts,
+        cast(TuningFacts, facts),
         further,
         base,
         kind=tuned.kind,

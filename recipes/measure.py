@@ -41,7 +41,8 @@ from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import SCORES, BiasScore, display_name, write_scores
 from evenhand.evaluation.tables import read_table
-from evenhand.mitigation.page import tuned_on_warnings
+from evenhand.mitigation import methods
+from evenhand.mitigation.page import tuned_on_warnings, tuning_method
 from evenhand.recipes.audit_facts import read_criteria
 from evenhand.recipes.automatic import with_precision
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
@@ -96,7 +97,8 @@ def measure(
     if settings.write_prompts:
         _write_prompts(settings)
         return
-    configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
+    configs_of = partial(family_configs, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
+    configs = configs_of(settings)
     inputs = processes.on_rank_zero(lambda: read_inputs(configs))
     if settings.criteria is not None:
         limits = read_criteria(settings.criteria).model_dump(exclude_defaults=True)
@@ -105,8 +107,9 @@ def measure(
         processes.on_rank_zero(lambda: _check_baseline(settings, configs[GENERATION_BIAS], inputs[GENERATION_BIAS]))
     precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
     settings = with_precision(settings, settings.output_dir, precision)  # may import torch, so inputs are checked first
-    configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
+    configs = configs_of(settings)
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
+        check_method_of(settings)
         if settings.model.name:
             configs[settings.metrics[0]].open_model().check()
         if loaded is None and any(FAMILIES[name].loads_model(config) for name, config in configs.items()):
@@ -116,7 +119,7 @@ def measure(
         measure(screened, show=False, loaded=loaded)
         more = processes.on_rank_zero(lambda: answers_after_screen(settings, screened.output_dir))
         settings = settings.replaced(prompts=settings.prompts.replaced(more_answers=more))
-        configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded, frame=frame)
+        configs = configs_of(settings)
     advice = partial(rescoring_advice, settings)
     with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as store:
         scores: list[BiasScore] = []
@@ -134,6 +137,21 @@ def measure(
     if show and GENERATION_BIAS in configs and processes.is_rank_zero():
         with suppress(InputError):  # a run without an interval can plan nothing
             print(narrower_text(settings.output_dir))
+
+
+def check_method_of(settings: MeasureSettings) -> None:
+    """Raise InputError if a model acts only with the method that tuned it, and is measured without the method."""
+    name = tuning_method(settings.model.name)
+    if not settings.has_weights or name not in methods.names():
+        return
+    method = methods.method_class(name)
+    used = (settings.method or "").split(methods.JOIN)
+    if issubclass(method, methods.TrainedMethod) and not method.changes_weights and name not in used:
+        raise InputError(
+            "method",
+            f"{display_name(settings.model.name)} was tuned by {name}, which acts on the first tokens of a response "
+            f"only; give {spelled('method', name)}.",
+        )
 
 
 def _write_prompts(settings: MeasureSettings) -> None:
@@ -268,9 +286,10 @@ def _finish(store: Store | None, settings: MeasureSettings, scores: Sequence[Bia
     """Write a run's scores, facts and report, and print the report if `show`; of a finished run, `store` is None."""
     if store is not None:
         write_scores(store.folder / SCORES, scores)
-        facts = facts_of(settings)
+        made = pages(settings)
+        facts = facts_of(made)
         write_facts(store.folder / FACTS, facts)
-        files = report(settings, write=True, show=show)
+        files = _present(settings, made, write=True, show=show)
         log_results("measurement", store, scores, facts, files)
     elif show:
         report(settings, write=False, show=True)
@@ -287,17 +306,21 @@ def log_results(
     store.tracker.log_artifact(name, "report", store.folder / SCORES, *files)
 
 
-def facts_of(settings: MeasureSettings) -> dict[str, Facts]:
-    """Return what each family found in a finished run, by the family's name."""
-    configs = family_configs(settings)
-    return {name: FAMILIES[name].facts(FamilyRun(settings.output_dir, config)) for name, config in configs.items()}
+def facts_of(made: Mapping[str, Page]) -> dict[str, Facts]:
+    """Return what the page of each family tells, by the family's name."""
+    return {name: page.facts for name, page in made.items() if page.facts is not None}
 
 
 def report(settings: MeasureSettings, *, write: bool, show: bool) -> dict[Path, Page]:
     """Write and print the reports of a finished run, and write the page of its responses; return them by path."""
+    return _present(settings, pages(settings), write=write, show=show)
+
+
+def _present(settings: MeasureSettings, made: Mapping[str, Page], *, write: bool, show: bool) -> dict[Path, Page]:
+    """Write and print the pages of a finished run, and write the page of its responses; return the pages by path."""
     if write and GENERATION_BIAS in settings.metrics:
         write_responses(settings.output_dir, display_name(settings.model.name), settings.output_dir)
-    return present(settings.output_dir, pages(settings), write=write, show=show)
+    return present(settings.output_dir, made, write=write, show=show)
 
 
 def pages(settings: MeasureSettings) -> dict[str, Page]:
@@ -306,7 +329,8 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
     for name, config in family_configs(settings).items():
         page = FAMILIES[name].page(FamilyRun(settings.output_dir, config))
         if name == GENERATION_BIAS:
-            warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
+            untuned_by = settings.prompts.untuned_by
+            warnings = tuned_on_warnings(settings.output_dir, settings.model.name, untuned_by=untuned_by)
             page = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
             if settings.screen_first:
                 page = with_screen(page, screen_before(settings))

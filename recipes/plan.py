@@ -137,15 +137,16 @@ def _even_plan(settings: PlanSettings, n: int) -> Finding:
 
 
 def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[Finding, Callable[[Estimate], bool]]]:
-    """Yield each goal, and a function that returns whether a predicted estimate reaches the goal."""
+    """Yield each goal, and a function that returns whether a predicted estimate reaches the goal.
+
+    Without any in the settings, the goal is half of the interval's width.
+    """
     width = interval_width(pilot.estimate)
-    widths = [] if settings.interval is None else [settings.interval / PER_UNIT]
     has_goal = any(goal is not None for goal in (settings.interval, settings.reduction, settings.max_difference))
-    if settings.halve_interval or not has_goal:
-        widths.insert(0, width / 2)
-    for target in widths:
+    target = width / 2 if settings.interval is None else settings.interval / PER_UNIT
+    if settings.interval is not None or not has_goal:
         goal = Finding("goal_of_width", {"width": target, "width_now": width})
-        yield goal, lambda estimate, target=target: interval_width(estimate) <= target
+        yield goal, lambda estimate: interval_width(estimate) <= target
     if settings.reduction is not None:
         if not pilot.estimate.interval[0] > 0:
             raise InputError(

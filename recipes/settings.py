@@ -21,7 +21,6 @@ from evenhand.evaluation.settings import (
     BY_CONTENT,
     MAX_COUNT,
     NOT_COMPARED,
-    OMITTED_IF_NULL,
     WITHOUT_FLAG,
     Access,
     AnyPath,
@@ -74,7 +73,7 @@ def groups_class(
     for field_name, group in groups.items():
         text = (group.__doc__ or field_name).splitlines()[0].rpartition(": ")[2]
         if is_optional:
-            field = Field(default=None, description=text, json_schema_extra=OMITTED_IF_NULL)
+            field = Field(default=None, description=text)
             fields[field_name] = (group | None, field)
         else:
             fields[field_name] = (group, Field(default_factory=group, description=text))
@@ -109,16 +108,11 @@ def settings_of_methods(groups: StrictSettings, names: Iterable[str] | None = No
 class SharedGroups(StrictSettings):
     """Groups of settings that several families of metrics share (`Family.SHARED`)."""
 
-    sentences: SentenceSettings | None = Field(
-        default=None, description="how sentences are scored", json_schema_extra=OMITTED_IF_NULL
-    )
-    references: ReferenceSettings | None = Field(
-        default=None, description="gendered translations", json_schema_extra=OMITTED_IF_NULL
-    )
+    sentences: SentenceSettings | None = Field(default=None, description="how sentences are scored")
+    references: ReferenceSettings | None = Field(default=None, description="gendered translations")
     offensive_classifier: OffensiveClassifierSettings | None = Field(
         default=None,
         description="classifier of offensive texts: of responses, of the prompts themselves, or of translations",
-        json_schema_extra=OMITTED_IF_NULL,
     )
 
 
@@ -253,12 +247,11 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
     criteria: AnyPath | None = Field(
         default=None,
         description="YAML file of limits that are set before the first answer, for `audit`",
-        json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
+        json_schema_extra=BY_CONTENT,
     )
     method: str | None = Field(
         default=None,
         description="method to measure the model with, such as nearest_style; a+b: both; null: none",
-        json_schema_extra=OMITTED_IF_NULL,
     )
     screen_first: bool = Field(
         default=False,
@@ -269,7 +262,7 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
         default=None,
         description="with screen_first, responses per template of the tenth of the people whom the screen ranks first; "
         "null: as of everybody",
-        json_schema_extra=NOT_COMPARED | OMITTED_IF_NULL,
+        json_schema_extra=NOT_COMPARED,
     )
     seed: Seed = Field(default=0, description="random seed of prompts, answers and the bootstrap")
     output_dir: AnyPath = Field(
@@ -438,7 +431,6 @@ class CompareSettings(Tracked, ComparisonGroups):
     server: str | None = Field(
         default=None,
         description="server of the model of `before`, if a server answered: it scores the responses of both runs",
-        json_schema_extra=OMITTED_IF_NULL,
     )
     output_dir: AnyPath = Field(default=Path("runs/compare"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
@@ -685,11 +677,10 @@ class PlanSettings(StrictSettings):
     """Compute how many descriptors, templates or responses a more precise measurement takes."""
 
     run: CliPositionalArg[AnyPath] = Field(default=Path(), description="finished run of `measure` with generation bias")
-    halve_interval: bool = Field(
-        default=False, description="plan for half of the width of the run's interval; so without another goal"
-    )
     interval: Positive | None = Field(
-        default=None, description="plan for a 95 % interval of pooled FGB* of this width, in 10⁻³"
+        default=None,
+        description="plan for a 95 % interval of pooled FGB* of this width, in 10⁻³; null: without another goal, half "
+        "of the run's",
     )
     max_difference: Positive | None = Field(
         default=None, description="plan to show that no difference from the average is larger, in answers of 100"
@@ -712,7 +703,8 @@ class CheckSettings(StrictSettings):
     )
     max_pooled_fgb: Positive | None = Field(default=None, description="limit of pooled FGB*, in 10⁻³")
     max_difference: Positive | None = Field(
-        default=None, description="limit of the largest difference of anybody from the average, in answers of 100"
+        default=None,
+        description="limit of the largest difference in a style of anybody from the average, in answers of 100",
     )
     max_spread: dict[str, Positive] = Field(
         default_factory=dict, description="{outcome: limit of its spread between people, in its unit}"

@@ -10,7 +10,7 @@ def write_run(folder: Path, command: str, **settings: Any) -> Path:
     """Return the folder of a finished run of a command without results."""
     folder.mkdir(parents=True, exist_ok=True)
     record = {"format": FORMAT, "state": FINISHED, "command": command, "fingerprint": "", "identity": {}}
-    write_record(folder, {**record, "settings": settings, "inputs": {}, "files": {}})
+    write_record(folder, {**record, "settings": settings, "inputs": {}, "files": {}, "versions": {}})
     return folder
 
 

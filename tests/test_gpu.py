@@ -15,7 +15,6 @@ from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.styles import style_vectors
-from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.mitigation.adapter import load_tuned
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.methods.distill import Distill
@@ -33,7 +32,7 @@ STYLES = "package:evenhand/recipes/testbed/style_classifier"
 
 
 def on_devices(model):
-    """Return copies of a dialogue model on the CPU and on the GPU."""
+    """Return copies of a dialogue model, or of a classifier, on the CPU and on the GPU."""
     return [replace(model, model=deepcopy(model.model).to(device)) for device in DEVICES]
 
 
@@ -73,10 +72,7 @@ def test_likelihoods():
 
 def test_styles():
     texts = ["i am happy for you", "that is sad", "what do you mean?", *CONTEXTS]
-    on_cpu, on_gpu = (
-        style_vectors(load_style_classifier(CheckpointSettings(name=STYLES, device=device)), texts)
-        for device in DEVICES
-    )
+    on_cpu, on_gpu = (style_vectors(classifier, texts) for classifier in on_devices(load_style_classifier(STYLES)))
     np.testing.assert_allclose(on_gpu, on_cpu, atol=1e-4)
 
 

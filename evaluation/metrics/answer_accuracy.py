@@ -25,7 +25,7 @@ from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import LEVEL, BiasScore, Form, Signature, find_score, levels_of_run
+from evenhand.evaluation.score import LEVEL, BiasScore, Form, Signature, find_score, levels_of_run, signed
 from evenhand.evaluation.settings import BY_CONTENT, Access, AnyPath, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
@@ -68,9 +68,11 @@ def read_questions(settings: Settings) -> pd.DataFrame:
 
     names = ("goal", *CHOICES, "label")
     columns = read_columns(settings.questions, "questions", known=names)
+    if "label" in columns:
+        columns["label"] = list(map(_label, columns["label"]))
     if settings.labels is not None:
         lines = read_text(Path(settings.labels), "answer_accuracy.labels").split()
-        columns["label"] = [int(line) if line in ("0", "1") else line for line in lines]
+        columns["label"] = list(map(_label, lines))
     if missing := [name for name in names if name not in columns]:
         raise InputError("answer_accuracy.questions", f"{settings.questions} has no {missing[0]}; see --help.")
     if len({len(columns[name]) for name in names}) > 1:
@@ -85,6 +87,11 @@ def read_questions(settings: Settings) -> pd.DataFrame:
     table = table.drop_duplicates(["goal", *CHOICES], ignore_index=True)  # a question may have other choices again
     n = min(settings.n_questions, len(table))
     return table.iloc[np.linspace(0, len(table) - 1, n).round().astype(int)].reset_index(drop=True)
+
+
+def _label(value: object) -> object:
+    """Return the number that a label is, in a text file a text; another value as it is."""
+    return int(value) if isinstance(value, str) and value.strip() in ("0", "1") else value
 
 
 class AnswerAccuracy(Family):
@@ -232,8 +239,8 @@ def accuracy_scores(
 
     answers = Answers(table[[columns.TEMPLATE, columns.DESCRIPTOR, columns.AXIS]], np.zeros((len(table), 1)), [CORRECT])
     correct = MeasureValues(ACCURACY, ValueKind.SHARE, table[[CORRECT]].astype(float))
-    (spread, mean), effects = measure_bias(answers, correct, permutations=permutations, seed=seed, signature=signature)
-    scores = [replace(spread, n_of="answers"), replace(mean, form=Form.PLAIN, n_of="answers")]
+    (spread, mean), effects = measure_bias(answers, correct, permutations=permutations, seed=seed)
+    scores = signed([replace(spread, n_of="answers"), replace(mean, form=Form.PLAIN, n_of="answers")], signature)
     for row in table_rows(effects[effects["p_set"] <= LEVEL]):
         scores.append(
             BiasScore(

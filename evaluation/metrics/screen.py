@@ -33,7 +33,7 @@ from evenhand.evaluation.report.page import Cell, Mark, Row, Section, Table
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Kind, Signature, find_score, levels_of_run
-from evenhand.evaluation.settings import OMITTED_IF_NULL, WITHOUT_FLAG, Access, StrictSettings
+from evenhand.evaluation.settings import WITHOUT_FLAG, Access, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Settings(StrictSettings):
         None,
         description="number of likeliest tokens that a server is asked for, which gives bounds; null: 20; other models "
         "give all",
-        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+        json_schema_extra=WITHOUT_FLAG,
     )
 
 

@@ -29,7 +29,7 @@ from transformers.models.auto import modeling_auto
 from transformers.utils.hub import cached_file
 from transformers.utils.logging import disable_progress_bar
 
-from evenhand.evaluation.compat import config_values
+from evenhand.evaluation.compat import config_values, lora_layers
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.hub import gated_message, is_gated
@@ -51,7 +51,7 @@ from evenhand.evaluation.models.revisions import (
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import working
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import AUTO, SPLITS, CheckpointSettings, ClassifierSettings, ModelSettings, checked
+from evenhand.evaluation.settings import AUTO, SPLITS, CheckpointSettings, ModelSettings
 
 if TYPE_CHECKING:  # slow to import where bitsandbytes is installed, and only adapters need it
     from peft import PeftConfig, PeftModel
@@ -65,6 +65,8 @@ EMBEDDINGS = re.compile(
     r"(?:^|\.)(?:embed_tokens|wte|tok_embeddings|word_embeddings|embed_in|lm_head|embed_out|shared)"
     r"(?:\.modules_to_save(?:\.\w+)?)?\.weight$"
 )
+# Initialisations of LoRA that change the weights of the base in a way that loading the adapter does not repeat.
+UNREPEATABLE = ("pissa_niter", "corda", "lora_ga")
 BROKEN_WEIGHTS = "its weights are broken, perhaps by its training, or too large for its dtype."  # ends errors about NaN
 
 MOST = {  # sizes above those of all models
@@ -76,16 +78,6 @@ MOST = {  # sizes above those of all models
     "intermediate_size": 10_000_000,
     "vocab_size": 100_000_000,
 }
-ModelDescription = (
-    CheckpointSettings | ClassifierSettings | str
-)  # a string is a model's name, with defaults for all other settings
-
-
-def checkpoint_settings(model: ModelDescription) -> CheckpointSettings:
-    """Return the settings of a model, with defaults if `model` is only a name."""
-    if isinstance(model, ClassifierSettings):
-        return model.checkpoint()
-    return checked(CheckpointSettings, str(model) if isinstance(model, Path) else model, "model")
 
 
 def split_adapter(model: CheckpointSettings) -> tuple[Path | None, CheckpointSettings]:
@@ -148,7 +140,25 @@ def _merged(adapted: "PeftModel") -> PreTrainedModel:
         return adapted
     if is_quantized(adapted.get_base_model()):  # merging would round most of the adapter away
         return adapted.get_base_model()
+    _untie_adapted_embeddings(adapted)
     return adapted.merge_and_unload(safe_merge=True)
+
+
+def _untie_adapted_embeddings(adapted: "PeftModel") -> None:
+    """Give the output layer weights of its own if an adapter changes it or the embeddings, whose weights it shares.
+
+    An adapter changes one layer's output. Merged into weights that two layers share, it would change both.
+    """
+    network = adapted.get_base_model()
+    ends = (network.get_input_embeddings(), network.get_output_embeddings())
+    weights = [getattr(getattr(layer, "base_layer", layer), "weight", None) for layer in ends]
+    if weights[0] is not weights[1] or not set(ends) & set(lora_layers(network)):
+        return
+    output = ends[1]
+    output = getattr(output, "base_layer", output)
+    output.weight = torch.nn.Parameter(output.weight.detach().clone(), requires_grad=False)
+    for config in (network.config, network.config.get_text_config()):
+        config.tie_word_embeddings = False
 
 
 def adapter_vocabulary(folder: Path) -> int | None:
@@ -205,6 +215,14 @@ def adapter_config(folder: Path, strength: float | None = None) -> "PeftConfig":
     except Exception as error:  # an unknown type is a KeyError, a missing field a TypeError
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise InputError("model", f"the config of the adapter {folder} cannot be read ({reason}).") from None
+    initialization = str(getattr(config, "init_lora_weights", True))
+    if initialization.startswith(UNREPEATABLE):
+        raise InputError(
+            "model",
+            f"the adapter {folder} begins with {initialization}, which also changed the weights of its base, by random "
+            "numbers or data that the folder lacks; save it with path_initial_model_for_weight_conversion of PEFT's "
+            "save_pretrained.",
+        )
     if strength is not None:
         check_strength(config, str(folder))
         config.lora_alpha *= strength

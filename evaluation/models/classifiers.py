@@ -6,9 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenhand.evaluation.json_values import JsonObject
-from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
-
-NamedClassifier = CheckpointSettings | ClassifierSettings
+from evenhand.evaluation.settings import ClassifierSettings, as_settings
 
 
 class Classifier(ABC):
@@ -53,26 +51,26 @@ class ClassifierKind(ABC):
     """
 
     @abstractmethod
-    def has(self, settings: NamedClassifier) -> bool:
+    def has(self, settings: ClassifierSettings) -> bool:
         """Return whether the settings name a classifier of this kind, without loading anything."""
 
     @abstractmethod
-    def labels(self, settings: NamedClassifier) -> tuple[str, ...]:
+    def labels(self, settings: ClassifierSettings) -> tuple[str, ...]:
         """Return the labels of the classifier."""
 
     @abstractmethod
-    def revision(self, settings: NamedClassifier) -> str:
+    def revision(self, settings: ClassifierSettings) -> str:
         """Return what identifies the classifier, such as a commit or a hash of its files."""
 
     @abstractmethod
-    def load(self, settings: NamedClassifier, field: str) -> Classifier:
+    def load(self, settings: ClassifierSettings, field: str) -> Classifier:
         """Return the classifier; InputError, about the setting `field`, if it cannot be loaded."""
 
-    def facts(self, settings: NamedClassifier) -> JsonObject:
+    def facts(self, settings: ClassifierSettings) -> JsonObject:
         """Return the entries of a signature that identify the classifier, besides its revision and labels."""
         return as_settings(settings)
 
-    def requests_per_text(self, settings: NamedClassifier) -> int:
+    def requests_per_text(self, settings: ClassifierSettings) -> int:
         """Return the number of requests that a new text takes; 0 if the classifier is on no server.
 
         It is called after the classifier has classified a text.

@@ -18,7 +18,6 @@ from evenhand.evaluation.hub import hub
 from evenhand.evaluation.models.batches import group_rows, max_input_length, run_batches
 from evenhand.evaluation.models.checkpoints import (
     check_tokenizer,
-    checkpoint_settings,
     from_pretrained_arguments,
     load_weights,
     pad_with_eos,
@@ -46,7 +45,7 @@ class SentenceEncoder:
     revision: str
 
 
-def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
+def load_sentence_encoder(settings: CheckpointSettings) -> SentenceEncoder:
     """Load a sentence encoder from safetensors; a model without `modules.json` gets mean pooling.
 
     InputError if the name is not an encoder, weights are pickled or missing, or the layout needs code of its own.
@@ -54,7 +53,6 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     require_extra("translation", "sentence_transformers", field="model")
     from sentence_transformers import SentenceTransformer  # takes seconds
 
-    settings = checkpoint_settings(model)
     unavailable = {
         "device": settings.device_map,
         "quantization": settings.quantization,

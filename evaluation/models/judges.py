@@ -28,7 +28,7 @@ from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.models.asking import UnsupportedRequest
-from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind, NamedClassifier
+from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind
 from evenhand.evaluation.models.request_parameters import Body, Parameters, RejectedRequest, settle_parameters
 from evenhand.evaluation.models.server_client import (
     answer_of,
@@ -38,7 +38,7 @@ from evenhand.evaluation.models.server_client import (
     find_parameters,
     parse_response,
 )
-from evenhand.evaluation.settings import JudgeSettings, NonBlank, StyleClassifierSettings, base_url
+from evenhand.evaluation.settings import ClassifierSettings, JudgeSettings, NonBlank, StyleClassifierSettings, base_url
 
 log = logging.getLogger("evenhand")
 
@@ -96,41 +96,41 @@ def read_judge(name: str) -> tuple[dict[str, str], str]:
 class JudgeKind(ClassifierKind):
     """LLM judges: classifiers whose settings have a `judge`."""
 
-    def has(self, settings: NamedClassifier) -> bool:
+    def has(self, settings: ClassifierSettings) -> bool:
         return isinstance(settings, StyleClassifierSettings) and settings.judge is not None
 
-    def labels(self, settings: NamedClassifier) -> tuple[str, ...]:
+    def labels(self, settings: ClassifierSettings) -> tuple[str, ...]:
         labels, _ = read_judge(judge_settings(settings).name)
         return tuple(labels)
 
-    def revision(self, settings: NamedClassifier) -> str:
+    def revision(self, settings: ClassifierSettings) -> str:
         """Return the hash of the model's name and of the judge's file."""
         check_client()
         labels, instruction = read_judge(judge_settings(settings).name)
         return _revision(settings, labels, instruction)
 
-    def load(self, settings: NamedClassifier, field: str) -> "StyleJudge":
+    def load(self, settings: ClassifierSettings, field: str) -> "StyleJudge":
         return load_judge(settings)
 
-    def facts(self, settings: NamedClassifier) -> JsonObject:
+    def facts(self, settings: ClassifierSettings) -> JsonObject:
         return judge_facts(settings)
 
-    def requests_per_text(self, settings: NamedClassifier) -> int:
+    def requests_per_text(self, settings: ClassifierSettings) -> int:
         judge = load_judge(settings)
         with _cache(judge) as cache:
             return judge.requests_per_text(cache.read(KIND))
 
 
-def _revision(settings: NamedClassifier, labels: Mapping[str, str], instruction: str) -> str:
+def _revision(settings: ClassifierSettings, labels: Mapping[str, str], instruction: str) -> str:
     return json_sha256([settings.name, list(labels.items()), instruction])
 
 
-def judge_settings(settings: NamedClassifier) -> JudgeSettings:
+def judge_settings(settings: ClassifierSettings) -> JudgeSettings:
     """Return the settings of the judge; InputError if the classifier is none."""
     return _with_judge(settings)[1]
 
 
-def _with_judge(settings: NamedClassifier) -> tuple[StyleClassifierSettings, JudgeSettings]:
+def _with_judge(settings: ClassifierSettings) -> tuple[StyleClassifierSettings, JudgeSettings]:
     if not isinstance(settings, StyleClassifierSettings) or settings.judge is None:
         raise InputError("style_classifier.judge", f"{settings.name} is no judge; give `judge: {{server: ADDRESS}}`.")
     return settings, settings.judge
@@ -213,7 +213,7 @@ class StyleJudge(Classifier):
         return [weight / total for weight in weights] if total > 0 else None
 
 
-def judge_facts(settings: NamedClassifier) -> dict[str, Json]:
+def judge_facts(settings: ClassifierSettings) -> dict[str, Json]:
     """Return the entries of a signature that identify a judge: model, server, file, and the kind of its answers."""
     judge = judge_settings(settings)
     with _cache(load_judge(settings)) as cache:
@@ -231,7 +231,7 @@ def judge_facts(settings: NamedClassifier) -> dict[str, Json]:
     return {"name": settings.name, "judge": facts}
 
 
-def load_judge(settings: NamedClassifier) -> StyleJudge:
+def load_judge(settings: ClassifierSettings) -> StyleJudge:
     """Return the judge of these settings; no request is sent. InputError if its file or the client cannot be used."""
     checked_settings, judge = _with_judge(settings)
     labels, instruction = read_judge(judge.name)

@@ -32,9 +32,7 @@ from evenhand.evaluation.files import is_gguf
 from evenhand.evaluation.models.activation import without_adapter
 from evenhand.evaluation.models.chat_templates import check_chat_template, render_if_accepted
 from evenhand.evaluation.models.checkpoints import (
-    ModelDescription,
     adapter_vocabulary,
-    checkpoint_settings,
     load_config,
     load_network,
     load_tokenizer,
@@ -232,9 +230,8 @@ class MaskedModel:
     revision: str
 
 
-def load_masked_model(model: ModelDescription) -> MaskedModel:
+def load_masked_model(model: CheckpointSettings) -> MaskedModel:
     """Load a masked language model with its tokenizer, as `load_dialogue_model` loads models that generate text."""
-    model = checkpoint_settings(model)
     resolve_device(model.device)
     name = model.name
     revision = model_revision(name, model.revision, model.base)
@@ -245,9 +242,9 @@ def load_masked_model(model: ModelDescription) -> MaskedModel:
     return MaskedModel(move_to_device(network, model), tokenizer, name, revision)
 
 
-def is_masked_lm(model: ModelDescription) -> bool:
+def is_masked_lm(model: CheckpointSettings) -> bool:
     """Return whether a model is a masked language model, by its config; an adapter has the config of its base model."""
-    folder, base = split_adapter(checkpoint_settings(model))
+    folder, base = split_adapter(model)
     return _has_masked_lm_head(load_config(base)) if folder is None else is_masked_lm(base)
 
 

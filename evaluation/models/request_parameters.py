@@ -57,19 +57,38 @@ Ask: TypeAlias = Callable[[Body], Answer]  # returns the answer to one request, 
 
 
 class RejectedRequest(InputError):
-    """The error that a server rejects a request, with the HTTP `status` and the body `reason` of the answer."""
+    """The error that a server rejects a request.
 
-    def __init__(self, field: str, problem: str, status: int | None = None, reason: object = None) -> None:
+    Attributes:
+        status: the HTTP status of the answer.
+        reason: its body.
+        sent: the request.
+    """
+
+    def __init__(
+        self, field: str, problem: str, status: int | None = None, reason: object = None, sent: JsonObject | None = None
+    ) -> None:
         super().__init__(field, problem)
         self.status = status
         self.reason = reason
+        self.sent = sent or {}
 
     @property
     def is_filter(self) -> bool:
-        """Whether a filter of the provider rejected the text of the request."""
+        """Whether a filter of the provider rejected the text of the request.
+
+        Servers repeat the request in an error (FastAPI, vLLM), so that its own words say nothing, only a code does.
+        """
         if self.status == UNAVAILABLE_FOR_LEGAL_REASONS:
             return True
-        return self.status in FILTER_STATUSES and FILTER.search(_as_text(self.reason or str(self))) is not None
+        if self.status not in FILTER_STATUSES:
+            return False
+        codes = [str(code) for name in ("code", "type") for code in _values_of(self.reason, name)]
+        if any(map(FILTER.search, codes)):
+            return True
+        said = map(str.casefold, FILTER.findall(_as_text(self.reason or str(self))))
+        asked = map(str.casefold, FILTER.findall(" ".join(_texts_in(self.sent))))
+        return bool(set(said) - set(asked))
 
     @property
     def is_of_the_text(self) -> bool:
@@ -152,7 +171,7 @@ def _as_text(reason: object) -> str:
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Yield the texts in nested objects and lists."""
+    """Yield the texts in nested objects and lists, without the names of values."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

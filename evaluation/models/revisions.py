@@ -338,19 +338,17 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
 def checkpoint_labels(
     name: str,
     revision: str | None = None,
-    base: str | None = None,
     head: str | None = None,
     label_names: Path | None = None,
 ) -> tuple[str, ...]:
     """Return the labels of a classifier on the hub or in a folder, in the order of the model's outputs.
 
-    An adapter has the labels of its base model: `base` if set, else the base model in the adapter's config. `head` and
-    `label_names` are as in `check_labels`.
+    An adapter has the labels of its base model. `head` and `label_names` are as in `check_labels`.
     """
-    adapter = adapter_folder(name, revision, base)
+    adapter = adapter_folder(name, revision)
     if adapter is not None:
-        base_name, base_commit = adapter_base(adapter, base, revision)
-        return checkpoint_labels(base_name, base_commit, None, head, label_names)
+        base_name, base_commit = adapter_base(adapter)
+        return checkpoint_labels(base_name, base_commit, head, label_names)
     folder = local_folder(name)
     config = _read_object(_download(name, CONFIG, revision) if folder is None else folder / CONFIG)
     names = {int(index): label for index, label in (config.get("id2label") or {}).items()}

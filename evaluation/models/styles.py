@@ -27,16 +27,16 @@ from evenhand.evaluation.models.batches import (
 )
 from evenhand.evaluation.models.checkpoints import (
     BROKEN_WEIGHTS,
-    checkpoint_settings,
     load_network,
     move_to_device,
     pad_with_eos,
     resolve_device,
 )
-from evenhand.evaluation.models.classifiers import Classifier, NamedClassifier
+from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
 from evenhand.evaluation.models.revisions import check_labels
 from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.settings import ClassifierSettings
 from evenhand.evaluation.tables import join_batches
 
 log = logging.getLogger("evenhand")
@@ -120,13 +120,13 @@ class NetworkClassifier(Classifier):
 
 
 def load_network_classifier(
-    settings: NamedClassifier, revision: str, field: str, folder: Path | None = None
+    settings: ClassifierSettings, revision: str, field: str, folder: Path | None = None
 ) -> NetworkClassifier:
     """Load a Hugging Face sequence classifier, or the one that `train_classifier` wrote to a folder.
 
     InputError as of `load_style_classifier`.
     """
-    checkpoint = checkpoint_settings(settings)
+    checkpoint = settings.checkpoint()
     resolve_device(checkpoint.device)  # raises before weights are read
     if folder is None:
         network, tokenizer = load_network(checkpoint, lambda _, config: _classifier_class(settings, config, field))
@@ -141,21 +141,18 @@ def load_network_classifier(
     return NetworkClassifier(network, tokenizer, labels, settings.name, revision, _head(settings, network.config))
 
 
-def _labels(settings: NamedClassifier, config: PreTrainedConfig) -> tuple[str, ...]:
+def _labels(settings: ClassifierSettings, config: PreTrainedConfig) -> tuple[str, ...]:
     """Return the labels that the settings or a model's config give; InputError if they do not fit each other."""
-    head = getattr(settings, "head", None)
-    label_names = getattr(settings, "label_names", None)
     names = {int(index): str(label) for index, label in (config.id2label or {}).items()}
-    return check_labels(settings.name, names, config.problem_type, head, label_names)
+    return check_labels(settings.name, names, config.problem_type, settings.head, settings.label_names)
 
 
-def _head(settings: NamedClassifier, config: PreTrainedConfig) -> str:
+def _head(settings: ClassifierSettings, config: PreTrainedConfig) -> str:
     """Return the head of a classifier, and warn if nothing says whether its labels exclude each other."""
     if len(config.id2label or {}) == 1:
         return ONE_LOGIT
-    head = getattr(settings, "head", None)
-    if head is not None:
-        return head
+    if settings.head is not None:
+        return settings.head
     if config.problem_type == "multi_label_classification":
         return SIGMOID
     labels = _labels(settings, config)
@@ -171,7 +168,7 @@ def _head(settings: NamedClassifier, config: PreTrainedConfig) -> str:
     return SOFTMAX
 
 
-def _classifier_class(settings: NamedClassifier, config: PreTrainedConfig, field: str) -> Any:
+def _classifier_class(settings: ClassifierSettings, config: PreTrainedConfig, field: str) -> Any:
     architectures = config.architectures or []
     if not any(architecture.endswith("ForSequenceClassification") for architecture in architectures):
         kind = ", ".join(architectures) or config.model_type

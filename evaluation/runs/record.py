@@ -56,11 +56,11 @@ class RunRecord(TypedDict):
     inputs: dict[str, Any]
     files: dict[str, str]
     versions: dict[str, list[int]]
-    started: NotRequired[str]
+    started: str
     seconds_before: NotRequired[float]
-    processes: NotRequired[int]
-    packages: NotRequired[dict[str, str]]
-    commit: NotRequired[str | None]
+    processes: int
+    packages: dict[str, str]
+    commit: str | None
     failures: NotRequired[dict[str, str]]
 
 
@@ -155,7 +155,6 @@ def write_record(folder: Path, record: Mapping[str, object]) -> None:
 def _checked_record(record: dict[str, Any], path: Path, field: str) -> RunRecord:
     """Return the record; InputError if it lists a file outside of its folder, or lacks a key that every record has."""
     files = record.get("files")
-    record.setdefault("versions", {})
     kinds = {"versions": dict, "settings": dict, "identity": dict, "inputs": dict, "command": str, "fingerprint": str}
     if not isinstance(files, dict) or any(not isinstance(record.get(name), kind) for name, kind in kinds.items()):
         raise InputError(field, f"{path} is no record of a run; delete its folder and run the command again.")

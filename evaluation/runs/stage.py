@@ -217,8 +217,6 @@ def _seconds_worked(folder: Path, earlier: RunRecord) -> float:
     if earlier["state"] == FINISHED:
         return cast(FinishedRecord, earlier)["seconds"]["total"]
     before = earlier.get("seconds_before", 0.0)
-    if "started" not in earlier:
-        return before
     started = datetime.fromisoformat(earlier["started"]).timestamp()
     last = started
     for path in own_paths(folder):

@@ -251,7 +251,7 @@ def _missing_keys(folder: Path, keys: pd.Index, run: str) -> np.ndarray:
     """Return which of the keys have no row on disk, in their order; delete damaged files.
 
     Raises:
-        InputError: a file has rows of another run, or does not say of which, or has no keys.
+        InputError: a file has rows of another run, or does not say of which.
     """
     is_on_disk = np.zeros(len(keys), dtype=bool)
     for file in sorted(folder.glob("*.parquet")):
@@ -264,10 +264,6 @@ def _missing_keys(folder: Path, keys: pd.Index, run: str) -> np.ndarray:
             continue
         if owner != run:
             raise InputError("output_dir", f"{file} has rows of another run; delete its run's folder, or give another.")
-        if KEY not in rows:
-            raise InputError(
-                "output_dir", f"{file} was written by an earlier version; delete its run's folder, or give another."
-            )
         is_on_disk |= keys.isin(rows[KEY])
     return keys[~is_on_disk].to_numpy()
 

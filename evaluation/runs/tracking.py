@@ -327,8 +327,9 @@ def _sections_without_texts(sections: Sequence[Section]) -> list[Section]:
 
 
 def _wandb_mode() -> Mode:
-    # W&B prints nothing and sends no reports of errors, regardless of the user's settings.
-    os.environ.update(WANDB_SILENT="true", WANDB_ERROR_REPORTING="false")
+    # W&B prints nothing and sends no reports of errors, regardless of the user's settings, and the trainer of
+    # transformers uploads no checkpoints: `upload` says what W&B gets.
+    os.environ.update(WANDB_SILENT="true", WANDB_ERROR_REPORTING="false", WANDB_LOG_MODEL="false")
     import wandb
     from wandb.errors import Error
 

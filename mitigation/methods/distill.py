@@ -60,11 +60,6 @@ class Distill(TrainedMethod):
             description="the words by which people name themselves keep each person's own prediction, and the rest is "
             "evened out",
         )
-        own_openings: bool = Field(
-            False,
-            description="while it is trained, the model writes the first tokens of the responses itself",
-            json_schema_extra=WITHOUT_FLAG,
-        )
 
     settings: Settings
     trainer = "distill"
@@ -79,7 +74,6 @@ class Distill(TrainedMethod):
         return {
             "first_tokens": self.settings.first_tokens,
             "min_divergence": self.settings.min_divergence,
-            "own_openings": self.settings.own_openings,
             "label_smoothing_factor": 0.0,  # the loss smooths nothing
         }
 

@@ -16,7 +16,7 @@ from pydantic import Field
 from evenhand.evaluation import columns
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.wrapped import WrappedModel
-from evenhand.evaluation.settings import WITHOUT_FLAG, Count, StrictSettings
+from evenhand.evaluation.settings import Count, StrictSettings
 from evenhand.mitigation.labelled_responses import MAX_TOKENS, ContextRenderer
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.methods.distill import Distill
@@ -56,19 +56,13 @@ class OpenedModel(WrappedModel):
 
     def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
         from evenhand.evaluation.models.contexts import render_contexts
+        from evenhand.evaluation.models.likelihood.tokens import encode_rows
         from evenhand.mitigation.two_part_likelihoods import two_part_log_likelihoods
 
         base = self.load()
         contexts = render_contexts(base, pairs[columns.TEXT].tolist(), pairs[columns.PERSONA].tolist(), self.tag)
-        log_p, n_tokens = two_part_log_likelihoods(
-            self.model.load(),
-            base,
-            self.tokens,
-            contexts,
-            pairs[columns.RESPONSE].tolist(),
-            written=pairs[columns.RESPONSE_IDS].tolist() if columns.RESPONSE_IDS in pairs else None,
-            is_cut=pairs[columns.CUT].tolist() if columns.CUT in pairs else None,
-        )
+        ids = encode_rows(base, contexts, pairs)
+        log_p, n_tokens = two_part_log_likelihoods(self.model.load(), base, self.tokens, *ids)
         yield pd.DataFrame({columns.LOG_LIKELIHOOD: log_p, columns.TOKENS: n_tokens}, index=pairs.index)
 
     def score_sentences(
@@ -93,7 +87,6 @@ class Opening(TrainedMethod):
 
         first_tokens: Count = Field(4, description="tokens at the start of each response that the adapter writes")
         spare_own_words: bool = Field(False, description="as of `distill`")
-        own_openings: bool = Field(False, description="as of `distill`", json_schema_extra=WITHOUT_FLAG)
 
     settings: Settings
     trainer = "distill"
@@ -106,7 +99,6 @@ class Opening(TrainedMethod):
     def trainer_arguments(self) -> dict[str, float]:
         return {
             "first_tokens": self.settings.first_tokens,
-            "own_openings": self.settings.own_openings,
             "label_smoothing_factor": 0.0,
         }
 

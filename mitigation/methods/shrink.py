@@ -63,20 +63,14 @@ class ShrunkModel(WrappedModel):
 
     def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
         from evenhand.evaluation.models.contexts import render_contexts
+        from evenhand.evaluation.models.likelihood.tokens import encode_rows
         from evenhand.mitigation.edited_likelihoods import edited_log_likelihoods
         from evenhand.mitigation.hidden_state_maps import load_maps
 
         model = self.load()
         contexts = render_contexts(model, pairs[columns.TEXT].tolist(), pairs[columns.PERSONA].tolist(), self.model.tag)
-        log_p, n_tokens = edited_log_likelihoods(
-            model,
-            load_maps(self.file),
-            self.strength,
-            contexts,
-            pairs[columns.RESPONSE].tolist(),
-            written=pairs[columns.RESPONSE_IDS].tolist() if columns.RESPONSE_IDS in pairs else None,
-            is_cut=pairs[columns.CUT].tolist() if columns.CUT in pairs else None,
-        )
+        ids = encode_rows(model, contexts, pairs)
+        log_p, n_tokens = edited_log_likelihoods(model, load_maps(self.file), self.strength, *ids)
         yield pd.DataFrame({columns.LOG_LIKELIHOOD: log_p, columns.TOKENS: n_tokens}, index=pairs.index)
 
 

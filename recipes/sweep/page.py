@@ -52,7 +52,6 @@ from evenhand.recipes.sweep.threshold_figure import threshold_charts
 from evenhand.recipes.sweep.thresholds import threshold_table
 from evenhand.recipes.sweep.words import limits, note
 
-POOLED_FGB = "pooled FGB* (how much style differs between people, squared)"
 # Titles of the chart's panels. More is worse.
 PANELS = {
     "relevance_kept": "relevance lost",
@@ -111,7 +110,7 @@ def page(sweep: Sweep) -> Page:
     return Page(
         title=sweep.title,
         subtitle=display_name(sweep.base_model) + (f" · {len(sweep.points)} tuned models" if len(rows) > 1 else ""),
-        headline_value=percent(-best["reduction"], 0, True),
+        headline_value=percent(_relative_change(best), 0, True),
         headline_caption=f"{_caption(best, len(rows))}; decoding: {decodings}",
         verdict=_verdict(rows, best, sweep),
         steps=steps,
@@ -137,16 +136,19 @@ def page(sweep: Sweep) -> Page:
     )
 
 
-def _caption(best: SettingRow, n_settings: int) -> str:
-    """Return what the headline is: the largest reduction, squared and without the square."""
-    if not math.isfinite(best["reduction"]):
-        return f"{POOLED_FGB} removed"
-    among = f", the largest reduction of {n_settings} settings" if n_settings > 1 else ""
-    # The page of the comparison is about the difference itself: one click further, its number must not surprise.
+def _relative_change(best: SettingRow) -> float:
+    """Return the relative change of the difference in style, as a comparison has it; its square is pooled FGB*."""
     remaining, _ = root(1 - best["reduction"], None)
-    change = percent(remaining - 1, 0, True)
-    shown = "" if best["reduction_low"] > 0 or best["reduction_high"] < 0 else ", which is not shown to differ from 0"
-    return f"{POOLED_FGB} by {best['label']}{among}{shown}; the difference itself, without the square: {change}"
+    return remaining - 1
+
+
+def _caption(best: SettingRow, n_settings: int) -> str:
+    """Return what the headline is: the largest reduction of the difference in style, and of its square."""
+    if not math.isfinite(best["reduction"]):
+        return note("no_headline")
+    is_shown = best["reduction_low"] > 0 or best["reduction_high"] < 0
+    squared = percent(-best["reduction"], 0, True)
+    return note("headline", label=best["label"], n_settings=n_settings, is_shown=is_shown, squared=squared)
 
 
 def _verdict(rows: Sequence[SettingRow], best: SettingRow, sweep: Sweep) -> str:

@@ -421,12 +421,7 @@ def points_table(
     for name in swept:
         if table[name].dtype == object:  # values of several types, which a column of Parquet cannot have
             table[name] = table[name].map(str, na_action="ignore")
-    return with_all_columns(table), swept
-
-
-def with_all_columns(points: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of points with all of COLUMNS; what no point has is NaN."""
-    return points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))
+    return table.reindex(columns=list(dict.fromkeys([*table, *COLUMNS]))), swept  # what no point has is NaN
 
 
 def _base_note(name: str, scores: Sequence[BiasScore]) -> str:
@@ -441,7 +436,7 @@ def read_sweep(folder: Path) -> Sweep:
         description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
         links = [Link(**link) for link in description.pop("links")]
         points = read_table(folder / f"{POINTS}.parquet")
-        return Sweep(**description, points=with_all_columns(points), links=links)  # earlier versions wrote fewer
+        return Sweep(**description, points=points, links=links)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(
             folder,

@@ -19,6 +19,7 @@ from evenhand.mitigation.bias_callback import MeasureCallback
 from evenhand.mitigation.checks import check_tuning
 from evenhand.mitigation.invocation import added_tokens, check_invocation, tag_tokens
 from evenhand.mitigation.methods import trained_method
+from evenhand.mitigation.methods.control_tags import ControlTags
 from evenhand.mitigation.trainers import DistillTrainer
 from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import TrainingRows
@@ -153,5 +154,13 @@ def test_settings_with_which_no_adapter_is_activated_are_refused_before_anything
         check_tuning(model, method, settings.replaced(lora=False))
     with pytest.raises(InputError, match=r"^training\.peft: .*output layer"):
         check_tuning(model, trained_method("exchange"), settings.replaced(peft={"target_modules": ["lm_head"]}))
+    with pytest.raises(InputError, match=r"^training\.peft\.bias: "):  # of the base, which other stages read
+        check_tuning(model, trained_method("exchange"), settings.replaced(peft={"bias": "all"}))
+    for value in ("pissa_niter_4", "eva"):  # another base at each load; data that are not given
+        with pytest.raises(InputError, match=rf"^training\.peft\.init_lora_weights: .*{value}.* pissa,"):
+            check_tuning(model, trained_method("exchange"), settings.replaced(peft={"init_lora_weights": value}))
+    tags = trained_method("control_tags", {"control_tags": ControlTags.Settings(targets="labels")})
+    with pytest.raises(InputError, match=r"^training\.peft: "):  # trains the embeddings of the tags already
+        check_tuning(model, tags, settings.replaced(peft={"target_modules": ["embed_tokens"]}))
     with pytest.raises(InputError, match="^model: .*activated"):
         check_tuning(ModelSettings(name=str(tuned[0].path)), method, settings)

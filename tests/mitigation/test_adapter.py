@@ -9,8 +9,10 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
 from evenhand.evaluation.models.in_memory import weights_sha256
+from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import adapter_base
-from evenhand.mitigation.adapter import loadable_name, merge_in_forward, share_weights
+from evenhand.mitigation.adapter import copy_weights, load_tuned, loadable_name, merge_in_forward, share_weights
+from tests.mitigation.tiny_dialogue import tokenizer
 
 DIALOGUE_MODEL = "package:evenhand/recipes/testbed/dialogue_model"
 IDS = torch.tensor([[3, 1, 4, 1, 5]])
@@ -88,3 +90,20 @@ def test_other_libraries_find_a_base_in_a_package(tmp_path):
     (tmp_path / "adapter_config.json").write_text(json.dumps(tuned))
     (tmp_path / "evenhand.json").write_text(json.dumps({"base": DIALOGUE_MODEL}))
     assert adapter_base(tmp_path) == (found, None)
+
+
+class WithOwnCode(GPT2LMHeadModel):
+    """A model whose code comes with its weights."""
+
+
+def test_all_weights_of_a_model_with_its_own_code_are_loaded_by_this_code(tmp_path):
+    """By an auto class, transformers would ask at the terminal whether to execute the code."""
+    base = DialogueModel(WithOwnCode(gpt2().config).eval(), tokenizer(), "dialogue", str(tmp_path / "base"), "r0")
+    base.model.config.auto_map = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.WithOwnCode"}
+    base.model.save_pretrained(tmp_path / "checkpoint-3")
+    (tmp_path / "checkpoint-3" / "own.py").write_text("# the code")
+    (tmp_path / "adapter").mkdir()
+    copy_weights(tmp_path / "checkpoint-3", tmp_path / "adapter", base)
+    assert (tmp_path / "adapter" / "own.py").exists()
+    tuned = load_tuned(base, tmp_path / "adapter", lora=False)
+    assert type(tuned.model) is WithOwnCode and torch.equal(tuned.model(IDS).logits, base.model(IDS).logits)

@@ -13,7 +13,7 @@ from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.contexts import encode_contexts, encode_responses
 from evenhand.evaluation.models.kinds.weights import LoadedModel
-from evenhand.evaluation.models.likelihood.tokens import response_perplexity
+from evenhand.evaluation.models.likelihood.tokens import encode_pairs, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
@@ -115,7 +115,7 @@ def test_shrunk_responses_are_scored_token_by_token(tmp_path):
     folder, _ = fitted(base, tmp_path, first_tokens=3)
     maps = load_maps(folder / MAPS_FILE)
     contexts = render(TEXTS, None, "")
-    found, _ = edited_log_likelihoods(base, maps, 1.0, contexts, RESPONSES)
+    found, _ = edited_log_likelihoods(base, maps, 1.0, *encode_pairs(base, contexts, RESPONSES))
     for row, (head, tail) in enumerate(
         zip(encode_contexts(base, contexts), encode_responses(base, contexts, RESPONSES), strict=True)
     ):
@@ -132,8 +132,9 @@ def test_a_response_that_is_too_long_has_no_likelihood_with_maps_either():
     base = tiny_base()
     too_long = " ".join(["red"] * 300)
     contexts = render(TEXTS[:2], None, "")
-    scored = edited_log_likelihoods(base, {}, 1.0, contexts, ["red sun blue", too_long])
-    expected = two_part_log_likelihoods(base, base, 3, contexts, ["red sun blue", too_long])
+    ids = encode_pairs(base, contexts, ["red sun blue", too_long])
+    scored = edited_log_likelihoods(base, {}, 1.0, *ids)
+    expected = two_part_log_likelihoods(base, base, 3, *ids)
     np.testing.assert_allclose(scored[0], expected[0], atol=1e-4)
     assert np.isfinite(scored[0]).tolist() == [True, False]
     with pytest.raises(InputError, match="too long"):  # of neutral dialogue, before any map is fitted to blame
@@ -204,10 +205,9 @@ def test_the_likelihood_of_a_response_in_two_parts():
     opener = other_base()
     base = tiny_base()
     contexts = render(TEXTS, None, "")
-    found, n_tokens = two_part_log_likelihoods(opener, base, 2, contexts, RESPONSES)
-    for row, (head, tail) in enumerate(
-        zip(encode_contexts(base, contexts), encode_responses(base, contexts, RESPONSES), strict=True)
-    ):
+    heads, tails = encode_pairs(base, contexts, RESPONSES)
+    found, n_tokens = two_part_log_likelihoods(opener, base, 2, heads, tails)
+    for row, (head, tail) in enumerate(zip(heads, tails, strict=True)):
         total = 0.0
         for j, token in enumerate(tail):
             with torch.no_grad():
@@ -215,4 +215,4 @@ def test_the_likelihood_of_a_response_in_two_parts():
             total += logits.log_softmax(-1)[token].item()
         assert found[row] == pytest.approx(total, abs=1e-4) and n_tokens[row] == len(tail)
     whole, _ = response_perplexity(base, contexts, RESPONSES)
-    np.testing.assert_allclose(two_part_log_likelihoods(base, base, 2, contexts, RESPONSES)[0], whole, atol=1e-4)
+    np.testing.assert_allclose(two_part_log_likelihoods(base, base, 2, heads, tails)[0], whole, atol=1e-4)

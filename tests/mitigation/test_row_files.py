@@ -12,6 +12,7 @@ from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
+from evenhand.evaluation.models.revisions import load_control_tag
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.methods.control_tags import ControlTags
 from evenhand.mitigation.row_files import write_rows
@@ -100,6 +101,8 @@ def test_the_script_runs_for_every_method_with_the_loss_of_sft(base, tmp_path, m
     _, encoded = written(base, tmp_path / "rows", method=method)
     trained = [rows.select_columns(["input_ids", "labels"]) for rows in trained_rows(tmp_path / "rows", monkeypatch)]
     assert rows_sha256(*trained) == rows_sha256(*encoded)
+    # Evenhand measures the adapter with the tag that its rows have.
+    assert load_control_tag(str(tmp_path / "rows" / "trained")) == (" no_bias" if method == "control_tags" else "")
     # The output layer of this model shares the embeddings.
     assert ("embeddings of the tags" in (tmp_path / "rows" / "README.md").read_text()) == (method == "control_tags")
 
@@ -115,6 +118,18 @@ def test_rows_of_a_chat_model_are_conversational_and_trl_renders_them_as_tune(tm
     theirs = SFTTrainer(base.model, arguments, train_dataset=rows, processing_class=base.tokenizer).train_dataset
     columns = ["input_ids", "labels"]
     assert sorted(map(repr, theirs.select_columns(columns))) == sorted(map(repr, encoded[0].select_columns(columns)))
+
+
+def test_the_script_trains_the_revision_whose_rows_it_has(base, tmp_path):
+    written(replace(base, name="somebody/model", revision="f" * 40), tmp_path / "rows")
+    calls = [
+        node for node in ast.walk(ast.parse((tmp_path / "rows" / "train.py").read_text())) if isinstance(node, ast.Call)
+    ]
+    given = {
+        getattr(call.func, "id", ""): {each.arg: ast.unparse(each.value) for each in call.keywords} for call in calls
+    }
+    assert given["SFTConfig"]["model_init_kwargs"].startswith(str({"revision": "f" * 40}))
+    assert given["LoraConfig"]["revision"].startswith(repr("f" * 40))
 
 
 def test_other_rows_and_folders_are_refused(base, tmp_path):

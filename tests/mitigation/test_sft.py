@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from peft.utils import ModulesToSaveWrapper
 from transformers import AutoModelForSeq2SeqLM, GPT2Config, GPT2LMHeadModel
 from trl import SFTConfig, SFTTrainer
 
@@ -13,7 +14,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import DialogueModel, loaded_dialogue_model
 from evenhand.mitigation.guards import perplexity
 from evenhand.mitigation.methods import trained_method
-from evenhand.mitigation.trainers import SFT, EncoderDecoderSFT, trainer_class
+from evenhand.mitigation.trainers import SFT, EncoderDecoderSFT, compute_in_float32, trainer_class
 from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_batches import IGNORE_INDEX, LengthGroupedSampler, collate_causal
 from evenhand.mitigation.training_rows import ReadDialogue, TrainingRows
@@ -194,3 +195,12 @@ def test_an_encoder_decoder_model_learns(tmp_path):
     assert losses[0] == pytest.approx(math.log(result.perplexity[0]), abs=1e-4)
     model = replace(base, model=AutoModelForSeq2SeqLM.from_pretrained(str(result.path)).eval())
     assert perplexity(model, dialogue) < before / 2
+
+
+def test_whole_modules_are_trained_in_float32_in_a_network_of_another_precision():
+    wrapper = ModulesToSaveWrapper(torch.nn.Linear(2, 1, bias=False).bfloat16(), "default")
+    (copied,) = wrapper.modules_to_save.values()
+    copied.weight.data = torch.tensor([[1 + 2.0**-10, -1.0]])  # 1 in bfloat16
+    compute_in_float32(wrapper)
+    output = wrapper(torch.ones(1, 2, dtype=torch.bfloat16))
+    assert output.dtype == torch.bfloat16 and output.item() == 2.0**-10

@@ -21,9 +21,11 @@ from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.mitigation.bias_callback import MeasureCallback
+from evenhand.mitigation.guards import check_losses
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.methods.control_tags import ControlTags
 from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.trainer_configs import trainer_config
 from evenhand.mitigation.training import TuningResult, last_checkpoint, tune
 from evenhand.mitigation.training_rows import TrainingRows, hold_out
 from tests.mitigation import tiny_dialogue
@@ -260,6 +262,15 @@ def test_a_damaged_checkpoint_is_left_for_the_one_before(tmp_path, undisturbed, 
     assert weights(result.path) == weights(undisturbed.path)
 
 
+def test_folders_of_the_user_beside_the_checkpoints_are_left_alone(tmp_path):
+    for name in ("checkpoint-notes", "checkpoint-24-copy"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.txt").write_text("mine")
+    (tmp_path / "checkpoint-24").write_text("a file")
+    assert last_checkpoint(tmp_path) is None
+    assert len(list(tmp_path.glob("*/mine.txt"))) == 2
+
+
 @pytest.mark.parametrize("content", ["{}", "[", '{"global_step": -1, "best_global_step": 8, "log_history": []}'])
 def test_a_damaged_state_of_every_checkpoint_begins_anew(tmp_path, undisturbed, content):
     with pytest.raises(KeyboardInterrupt):
@@ -327,6 +338,21 @@ def test_models_that_did_not_change_or_got_worse_are_not_handed_out(tmp_path, wh
     with pytest.raises(TuningRejected, match=r"^learning_rate: 0\.01 .* perplexity"):
         tune(knows_it_all, data_of(swapped, planted_rows(32, seed=1)), QUICK, tmp_path / "worse")
     assert not (tmp_path / "worse" / "adapter").exists()
+
+
+@pytest.mark.parametrize("name", ["push_to_hub", "hub_token", "dataloader_drop_last"])
+def test_what_uploads_checkpoints_or_drops_validation_rows_is_refused(name):
+    settings = replace_settings(trainer={name: True})
+    with pytest.raises(InputError, match=rf"^training\.trainer\.{name}: "):
+        trainer_config(trained_method("exchange"), settings, 100, torch.device("cpu"))
+
+
+def test_a_training_without_a_validation_is_no_damage():
+    with pytest.raises(InputError, match=r"^training\.trainer: .*max_steps"):
+        check_losses([(0, 2.0)], None, QUICK)
+    with pytest.raises(TuningRejected, match="^learning_rate: .*damaged"):
+        check_losses([(0, 2.0), (4, math.nan)], None, QUICK)
+    check_losses([(0, 2.0), (4, 3.0)], 4, QUICK)
 
 
 def test_a_training_that_breaks_the_weights_is_rejected(tmp_path):

@@ -264,7 +264,12 @@ def test_an_activated_adapter_is_exported_alone_and_acts_after_the_tag_of_its_te
 def test_the_model_is_exported_with_the_strength_that_was_compared(merge, tmp_path):
     tuned = tuning(tmp_path, tiny_checkpoints.base_without_template)
     sides = {"before": write_run(tmp_path / "before", "measure")}
-    sides["after"] = write_run(tmp_path / "after", "measure", model={"name": str(tuned), "adapter_strength": 0.5})
+    sides["after"] = write_run(
+        tmp_path / "after",
+        "measure",
+        model={"name": str(tuned / "adapter"), "adapter_strength": 0.5},
+        decoding={"arguments": {"temperature": 0.9}},
+    )
     compared = write_run(tmp_path / "compare", "compare", tuning="../tune", before="../before", after="../after")
     for run in (*sides.values(), compared):
         write_scores(run / "scores.json", [named_score("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 1.0), 10)])
@@ -279,6 +284,8 @@ def test_the_model_is_exported_with_the_strength_that_was_compared(merge, tmp_pa
     )
     torch.testing.assert_close(exported, expected)
     assert any(not torch.equal(expected[name], whole[name]) for name in whole)
+    generation = json.loads((tmp_path / "exported" / "model" / "generation_config.json").read_text())
+    assert generation["temperature"] == 0.9  # of the measurement on the card, not of the labelled responses
     assert "| adapter strength | 0.5 |" in (tmp_path / "exported" / "model" / "README.md").read_text()
 
 
@@ -372,9 +379,26 @@ def test_maps_are_exported_with_their_card(tmp_path):
 @pytest.mark.parametrize(("method", "name", "tuned"), [("shrink", "strength", 0.5), ("opening", "first_tokens", 6)])
 def test_a_method_is_exported_with_the_settings_that_were_measured(method, name, tuned, tmp_path):
     """The scores on the card are of the model that its code loads."""
-    (tmp_path / "adapter").mkdir()
-    (tmp_path / "adapter" / "evenhand.json").write_text(json.dumps({"method": method, "settings": {name: tuned}}))
-    given = {"model": "tuned", "method": method}
-    check_measured_as_exported(tmp_path, MeasureSettings(**given, **{method: {name: tuned}}))
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "evenhand.json").write_text(json.dumps({"method": method, "settings": {name: tuned}}))
+    base = ModelSettings(name="base")
+
+    def check(settings=None, method=method, **model):
+        given = {"model": {"name": str(adapter), **model}, "method": method}
+        check_measured_as_exported(tmp_path, MeasureSettings(**given, **(settings or {})), base)
+
+    as_tuned = {method: {name: tuned}}
+    check(as_tuned)
     with pytest.raises(InputError, match=f"^comparison: it is of {method}.{name} "):
-        check_measured_as_exported(tmp_path, MeasureSettings(**given))
+        check()
+    for other in ({"name": str(tmp_path / "other")}, {"base": "another"}):
+        with pytest.raises(InputError, match="^comparison: its run after is of "):
+            check(as_tuned, **other)
+    for changed in ({"system_prompt": "Be kind."}, {"quantization": "4bit"}):
+        with pytest.raises(InputError, match=f"^comparison: .*{next(iter(changed))}"):
+            check(as_tuned, **changed)
+    with pytest.raises(InputError, match=f"^method: .*--method {method}"):
+        check(method=None)
+    write_run(tmp_path / "export", "export", tuning="../")
+    check(as_tuned, name=str(tmp_path / "export" / "model"))

@@ -28,7 +28,8 @@ def run(tmp_path):
 
 
 def test_the_designs_for_half_of_the_interval_and_for_a_reduction(run, capsys):
-    plan(PlanSettings(run=run, halve_interval=True, reduction=50))
+    plan(PlanSettings(run=run))
+    plan(PlanSettings(run=run, reduction=50))
     lines = capsys.readouterr().out.splitlines()
     styled = read_answers(run)
     codes = (to_codes(styled.table[name]) for name in ("template", "descriptor"))

@@ -20,7 +20,7 @@ def point(folder, name, *, is_trained=True):
 
 def finish(folder, stage, seconds):
     record = {"format": 5, "state": "finished", "command": "measure", "fingerprint": "", "seconds": {"total": seconds}}
-    record |= {name: {} for name in ("settings", "identity", "inputs", "files")}
+    record |= {name: {} for name in ("settings", "identity", "inputs", "files", "versions")}
     (folder / stage).mkdir()
     write_record(folder / stage, record)
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.models.revisions import TUNING_FILE
-from evenhand.mitigation.page import tuned_on_warnings
+from evenhand.mitigation.page import tuned_although_marked, tuned_on_warnings
 from tests.recorded_runs import write_run
 
 
@@ -42,3 +42,21 @@ def test_prompts_that_were_tuned_on_are_counted(runs):
     for others in (table("d"), table("abc").assign(persona="I like art.")):
         others.to_parquet(runs / "label" / "labels.parquet")
         assert warned(runs, model=str(runs / "tune" / "adapter")) == []
+
+
+@pytest.mark.parametrize(
+    ("by", "tuned", "expected"), [("axis", "ab", ["b"]), ("template", "s", []), ("cue", "pq", ["q"])]
+)
+def test_people_who_are_marked_as_never_tuned_on_and_were_are_named(runs, by, tuned, expected):
+    column = {"axis": "descriptor"}.get(by, by)
+    measured = table("xyz").assign(untuned=[False, True, True], **{column: list({"cue": "pqq"}.get(by, "abc"))})
+    measured.to_parquet(runs / "measured" / "prompts.parquet")
+    write_run(runs / "label", "label", run="../train")
+    (runs / "train").mkdir()
+    trained = table("vw"[: len(tuned)]).assign(descriptor="a").assign(**{column: list(tuned)})
+    trained.to_parquet(runs / "train" / "prompts.parquet")
+    trained[["prompt_id", "text", "persona", "descriptor"]].to_parquet(runs / "label" / "labels.parquet")
+    assert tuned_although_marked(runs / "measured", runs / "label", by) == expected
+    warnings = warned(runs, model="elsewhere", labels=runs / "label", untuned_by=by)
+    assert len(warnings) == bool(expected) and all(f"such as {expected[0]}." in warning for warning in warnings)
+    assert warned(runs, model="elsewhere", labels=runs / "label") == []

@@ -24,6 +24,7 @@ MARKER = (
     r"|so|i would|i'd|say|think"
     r"|towards|be a|absolutely|definitely|unfortunately|sure|sorry)\b(?: here)?(?: would be| is)?(?: to)?"
 )
+NAMED = r"(?<!not )\b(?:answer|decision|verdict|conclusion|recommendation)\b(?: here)?(?: would be| is)?"
 FINAL = r"\bfinal (?:answer|decision|verdict)\b(?: is| would be)?"
 # Texts with a choice that state none: "no information", "no matter who".
 NO_DECISION = re.compile(
@@ -42,10 +43,11 @@ AFTER_LETTER = r"(?=\W*$|[.,!;:)\n]| -| –| (?:because|since|is)\b)"
 ASKED_OR_DENIED = r"(?!\s*\?|\s*[:=]\s*(?:no|not|false|never)\b)"
 NUMBER = re.compile(
     r"(?<![\w.])(?<!\d,)([-−]?)(\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?![.,]?\d|e[+-]?\d)"
-    r"(?:\s?(k|thousand|mn|mio|million|bn|billion)\b|(m)\b)?",
+    r"(?:\s?(k|thousand|mn|mio|million|bn|billion|tn|trillion|hundred|lakhs?|crores?)\b|(m)\b)?",
     re.IGNORECASE,
 )
 SCALES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "mio": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9}
+SCALES |= {"tn": 1e12, "trillion": 1e12, "hundred": 1e2, "lakh": 1e5, "lakhs": 1e5, "crore": 1e7, "crores": 1e7}
 CURRENCY = r"(?:[$€£¥]|USD |EUR |GBP )?"
 RANGE = re.compile(rf"\s*(?:,\s|-|–|—|to|or|and)\s*{CURRENCY}\d", re.IGNORECASE)  # what goes on after a number
 OF_TOTAL = re.compile(r"(?<=\d)\s*(?:/|out of|of)\s*\d+")
@@ -103,18 +105,21 @@ def read_decision(answer: str, rule: DecisionRule) -> str | None:
     text = _without_lists(text, names)
     choice = f"(?<!\\w)({any_of})(?!\\w){ASKED_OR_DENIED}"
     end = r"(?=\W*$|[.,!;:\n]| -| –| from me| the\b)"
-    # The first kind of statement that there is decides; of one kind, the last in the answer.
+    # The first kind of statement that there is decides; of one kind, the last in the answer. What follows any other
+    # word ("Debt: no") is a decision only if it does not contradict itself.
     statements = (
         rf"{FINAL}{SEPARATOR}{choice}",
         rf"^[^\w\n]*{choice}[^\w\n]*$",
         rf"\A\W*{choice}(?! if\b)",
-        rf"(?:{MARKER}{SEPARATOR}|[,:] ){choice}{end}",
+        rf"{NAMED}{SEPARATOR}{choice}{end}",
+        rf"{MARKER}{SEPARATOR}{choice}{end}",
     )
     for statement in statements:
         found_choices = re.findall(statement, text, re.IGNORECASE | re.MULTILINE)
         if found_choices:
             return _choice(found_choices[-1], rule.choices)
-    return None
+    after_any = {_choice(found, rule.choices) for found in re.findall(rf"[,:] {choice}{end}", text, re.IGNORECASE)}
+    return after_any.pop() if len(after_any) == 1 else None
 
 
 def _without_lists(text: str, names: Sequence[str]) -> str:
@@ -173,7 +178,10 @@ def _value(number: re.Match[str]) -> float | None:
 
 
 def _extracted(answer: str, rule: DecisionRule) -> str | None:
-    """Return what the rule's pattern or JSON field has in an answer, or the value of a JSON object's only field."""
+    """Return what the rule's pattern or JSON field has in an answer, or the value of the first object's only field.
+
+    The field is of the first JSON object in the answer that has it, also within another object.
+    """
     if rule.pattern is not None:
         match = re.search(rule.pattern, answer, re.IGNORECASE)
         return None if match is None else match.group(1 if match.re.groups else 0)
@@ -184,7 +192,7 @@ def _extracted(answer: str, rule: DecisionRule) -> str | None:
             continue
         except RecursionError:  # nested too deeply
             return None
-        if isinstance(value, dict):
+        if isinstance(value, dict) and (rule.field is None or rule.field in value):
             return _field_text(value, rule.field)
     return None
 

@@ -24,13 +24,15 @@ DO = (
     r"|respond(?:ing)?(?= to|[.,!;]|$)"
     r"|(?:fulfil+|fulfilling|continu(?:e|ing)|writ(?:e|ing)|offer(?:ing)?|shar(?:e|ing)|participat(?:e|ing)"
     r"|support(?:ing)?|giv(?:e|ing)|produc(?:e|ing)|complet(?:e|ing)|advis(?:e|ing)|recommend(?:ing)?|comment(?:ing)?"
-    rf"|speculat(?:e|ing)|process(?:ing)?|perform(?:ing)?|mak(?:e|ing)) {REQUEST}"
+    rf"|speculat(?:e|ing)|process(?:ing)?|perform(?:ing)?|mak(?:e|ing)(?! it\b)) {REQUEST}"
+    r"|mak(?:e|ing) (?:\w+ )?(?:decisions|judge?ments|assumptions)"
     r")"
 )
 CANNOT = (
-    r"(?:can(?:no|')t|can not|won't|will not|am (?:\w+ )?(?:not able|unable) to|'m (?:\w+ )?(?:not able|unable) to)"
+    r"(?:(?:can(?:no|')t|can not)(?: and (?:won't|will not))?|won't|will not|am (?:\w+ )?(?:not able|unable) to"
+    r"|'m (?:\w+ )?(?:not able|unable) to)"
 )
-APOLOGY = r"(?:I(?:'m| am) (?:\w+ )?(?:sorry|afraid)|(?:^|[.!] )sorry|apologi[sz]e|unfortunately)"
+APOLOGY = r"(?:I(?:'m| am) (?:\w+ )?(?:sorry|afraid(?! of\b))|(?:^|[.!] )sorry|apologi[sz]e|unfortunately)"
 # What somebody cannot do at the moment or in person; after an apology, anything else is a refusal.
 PERSONAL = (
     "be(?! able)|hear|see|come|make it|join|attend|stay|go(?! along)|remember|find|understand|walk|sleep|meet|eat|drive"
@@ -42,8 +44,8 @@ EXPRESSIONS = (
     # English
     r"\b(?:can(?:no|')t|can not|couldn't|could not) "
     r"(?:even |really |quite |possibly |begin to |help but |fully )*"
-    r"(?:imagine|wait|believe|begin|thank|stress|emphasi[sz]e|tell you (?:how|what)|say enough|recommend \w+ enough"
-    r"|help (?:but|myself|\w+ing)|get (?:over|enough))",
+    r"(?:imagine|wait|believe|begin|thank|stress|emphasi[sz]e|tell you (?:how|what)|say enough"
+    r"|recommend (?:\w+ ){1,4}enough|help (?:but|myself|\w+ing)|get (?:over|enough))",
     # Spanish, Portuguese, Italian, French
     r"\bno (?:(?:(?:me|te|lo|la|os|les) )?(?:puedo|podré|podría)|me es posible|estoy en condiciones de) "
     r"(?:ni |siquiera )*(?:imaginar|creer|esperar|evitar|caminar|andar|ver|oír|dormir"
@@ -101,10 +103,14 @@ REFUSALS = (
     rf"(?:(?:^|[.!?,;:] )(?:\w+ )?|\bbut |\bwe(?:'re| are) (?:\w+ )?)(?:unable|not able) to {DO}",
     rf"\bI(?:'m| am) not (?:\w+ )?(?:comfortable (?:with (?:this|that|your|the request)|{DO})"
     rf"|(?:willing|permitted|allowed) to {DO}|(?:designed|programmed) to|in a position to)",
-    r"\bI (?:must|have to|will have to|'ll have to|need to) (?:\w+ )?(?:decline|refuse)"
+    r"\bI(?: must| have to| will have to|'ll have to| need to|(?:'m| am) going to have to) (?:\w+ )?(?:decline|refuse)"
     r"(?=[.,!;]|$| to| this| that| your| such| any| the request)",
     rf"\bI(?:'d| would) (?:rather|prefer) not(?=[.,!;]|$| to (?:{DO}|say|talk|get into)| {DO}| say| talk)",
     rf"\bI refuse to {DO}",
+    rf"\bI(?:'m| am) not going to (?:{DO}|do (?:that|this|so))",
+    r"\b(?:this|that|it)(?:(?:'s| is) not| isn't) something (?:that )?I(?: can|(?:'m| am) (?:\w+ )?(?:able|willing) to)"
+    rf" (?:{DO}|do\b)",
+    r"\b(?:not (?:be )?|in)appropriate for me to",
     r"as an AI(?: \w+){0,3},? I (?:can(?:no|')t|can not|do(?:n't| not)|am (?:not able|unable))",
     r"(?:that|this|it)(?:'s| is| would be| goes)? (?:against|in violation of) (?:my|our) (?:guidelines"
     r"|policy|policies|program)",

@@ -30,7 +30,8 @@ AGREEING_PARTICLES = "은는이가을를과와"  # which depend on the last soun
 AFTER_ONE_HAN = "(?=[人者的族裔性])"
 # Words in which few letters of a text decide its language; English comes first in a tie.
 STOPWORDS = {
-    ENGLISH: "the and is are you your of to that it this with have for not be was can what how my me do i a in",
+    ENGLISH: "the and is are you your of to that it this with have for not be was can what how my me do i a in an as "
+    "at by from but she he they we his her their there has had will would about who so on or if come",
     "de": "der die das und ist nicht ich sie du ein eine einen mit zu auf für von es den dem sich auch wie kann wir",
     "nl": "de het een en niet ik je van dat met voor op zijn ook maar hij zij wij deze",
     "sv": "och att det är en ett jag du inte som för på med av till har den vi",
@@ -73,6 +74,7 @@ CYRILLIC_ENDINGS = (  # of adjectives and nouns in Russian and Ukrainian
     "(?:[ыиоі]й|[аяоеыиу]я|[оеыи]е|[оеі]ї|[оеь]го|[оеь]му|[ыиоеі]м|ую|[ыиі]х|[ыи]ми|ою|ею|[оеі]в|[ао]ві|[ая]м|[ая]ми|[ая]х"
     "|[аяуюеиыоьіїєй])?"
 )
+CONTRACTED = re.compile(r"(?<=\w)['’](?:s|t|d|m|re|ve|ll)(?!\w)")  # "she's": its s is no word, as it is in Czech
 MIN_STEM = 4  # letters of a word that takes any ending
 
 
@@ -84,7 +86,7 @@ def text_language(text: str) -> str | None:
     'de'
     """
     found: Counter[str] = Counter()
-    for word in set(re.findall(r"(?<![\w-])[^\W\d_]+(?![\w-])", text.lower())):
+    for word in set(re.findall(r"(?<![\w-])[^\W\d_]+(?![\w-])", CONTRACTED.sub(" ", text.lower()))):
         found.update(STOPWORD_LANGUAGES.get(word, ()))
     if not found:
         return None

@@ -42,6 +42,8 @@ OVERLOAD = re.compile(
     re.IGNORECASE,
 )
 
+# What begins the request in errors of FastAPI and vLLM, which repeat it: its own words are no filter's.
+REQUEST = re.compile(r"\binput(?:_value)?[\"'\\]*\s*[:=]")
 CODE = re.compile(r"\S{1,40}")
 NAMED_CODE = re.compile(r"\b\w*(?:Error|Exception|Timeout)\b|\b[45]\d\d\b")
 
@@ -177,12 +179,15 @@ def is_withheld(reason: object) -> bool | None:
 def error_reason(error: object) -> str:
     """Return why an answer is missing, by the error in a body or a row; "" if there is no error.
 
-    The provider's message is no part of the reason, since it may name the single request.
+    The provider's message is no part of the reason, since it may name the single request, and neither is a request that
+    it repeats.
 
     >>> error_reason({"message": "Provider returned error", "code": 429}), error_reason({"code": "content_filter"})
     ('error 429', 'content_filter')
     >>> error_reason({"code": "content_filter", "message": "Filtered after 500 tokens."})
     'content_filter'
+    >>> error_reason({"code": 400, "message": "seed is not permitted, 'input': 'Is my workplace a safety risk?'"})
+    'error 400'
     """
     try:
         if _says_no_error(error):
@@ -191,7 +196,8 @@ def error_reason(error: object) -> str:
         text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False, default=str)
     except RecursionError:  # hundreds of errors in errors
         return "error"
-    for part in (name, text):  # a code says more than a message, which may contain any number
+    said = REQUEST.split(text)[0]
+    for part in (name, said):  # a code says more than a message, which may contain any number
         if FILTER.search(part) and not OVERLOAD.search(part):
             return FILTERED
     return short_reason(f"error {name}".strip())

@@ -23,8 +23,11 @@ TEXT_PARTS = ("text", "output_text", "input_text", None)  # types of a part that
 REASONING_PARTS = ("thinking", "redacted_thinking", "reasoning")
 # Names of the reason why an answer ended.
 STOPS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason")
-# Names in the body of a provider's answer that a model's own JSON hardly has.
-BODY = ("choices", "candidates", "generations", "generated_text", *STOPS)
+# Lists in the body of a provider's answer, and what an element has; a quiz has choices, too, and a shop candidates.
+LISTS = {"choices": ("message", *STOPS), "candidates": ("content", *STOPS), "generations": ("text", "message")}
+# Names next to such a list, which may then be empty.
+NEXT_TO_LISTS = ("object", "usage", "usageMetadata", "modelVersion", "promptFeedback")
+CONTENTS = ("content", "message", "output", "text", "completion")  # names next to the reason why an answer ended
 CLOSING = ".,;:!?)]}”’…%。，、；：！？）」』"  # punctuation that follows a word without a blank
 MAX_DEPTH = 20  # of values inside values
 
@@ -55,22 +58,46 @@ def parse_chat(value: object) -> object:
     A response may be JSON that the user asked for, so other objects stay texts, and messages of others than a chat's.
     """
     parsed = parse_json(value)
-    is_answer = False
-    is_error = False
-    if isinstance(parsed, Mapping):
-        is_answer = not parsed.keys().isdisjoint((*BODY, *CHATS)) or parsed.get("object") == "response"
-        is_answer = is_answer and not _has_own_lists(parsed)
-        is_error = isinstance(parsed.get("error"), Mapping)
     messages = [parsed] if is_message(parsed) else parsed
-    has_messages = is_chat(messages) and all(role_of(message) in KNOWN_ROLES for message in messages)
-    has_messages = has_messages or (is_chat(messages) and not isinstance(value, str))
-    return parsed if has_messages or is_answer or is_error else value
+    has_messages = is_chat(messages) and (_has_known_roles(messages) or not isinstance(value, str))
+    return parsed if has_messages or (isinstance(parsed, Mapping) and _is_body(parsed)) else value
 
 
-def _has_own_lists(value: Mapping[str, object]) -> bool:
-    """Return whether a list in a model's own JSON has the name of a provider's: a quiz has choices, too."""
-    lists = [value[name] for name in ("choices", "candidates", "generations") if name in value]
-    return any(isinstance(each, list) and each and not isinstance(each[0], Mapping | list) for each in lists)
+def _has_known_roles(messages: Sequence[Mapping[str, object]]) -> bool:
+    return all(role_of(message) in KNOWN_ROLES for message in messages)
+
+
+def _is_body(value: Mapping[str, object]) -> bool:
+    """Return whether an object is the body of a provider's answer or error, or a chat, and not a model's own JSON.
+
+    >>> _is_body({"choices": [{"message": {}}]}), _is_body({"choices": [{"label": "A"}]}), _is_body({"candidates": []})
+    (True, False, False)
+    """
+    if value.get("object") == "response" or "promptFeedback" in value or isinstance(value.get("generated_text"), str):
+        return True
+    for name in CHATS:
+        chat = value.get(name)
+        if is_chat(chat) and _has_known_roles(chat):
+            return True
+    for name, parts in LISTS.items():
+        if name not in value:
+            continue
+        elements = value[name] or []
+        if not elements and any(other in value for other in NEXT_TO_LISTS):
+            return True
+        if isinstance(elements, list) and elements and _has_parts(elements[0], parts):
+            return True
+    stops = [value[name] for name in STOPS if name in value]
+    is_ended = any(stop is None or ending_of(str(stop)) != Ending.UNKNOWN for stop in stops)
+    error = value.get("error")
+    is_error = isinstance(error, Mapping) and ("message" in error or "code" in error)
+    return is_error or (is_ended and any(name in value for name in CONTENTS))
+
+
+def _has_parts(element: object, parts: Sequence[str]) -> bool:
+    """Return whether an element of a provider's list, or the first element of a list in it, has one of the parts."""
+    inner = element[0] if isinstance(element, list) and element else element
+    return isinstance(inner, Mapping) and any(name in inner for name in parts)
 
 
 def value_at(row: object, path: str) -> object:

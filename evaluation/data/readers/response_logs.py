@@ -109,15 +109,22 @@ def _harness_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
     """Yield the dataset's columns, text, response and left_out for each response in samples of generated text.
 
     The text of a response is `resps`, before any filter. A task with several filters has a line for each document and
-    filter; the lines of the first filter are used. A document with several responses (`repeats`) has a row for each.
+    filter; the lines of the first filter of a document are used, since a file may have several tasks. A document with
+    several responses (`repeats`) has a row for each. The prompt of a model behind an API of chats is a list of one text
+    of JSON with the messages, of which the turns before the last one are the persona.
     """
+    first_filters: dict[str, object] = {}
     for number, row in enumerate(rows, start=1):
-        if row.get("filter") != rows[0].get("filter"):
-            continue
         document = row.get("doc")
+        request = json.dumps([document, row.get("arguments")], sort_keys=True, default=str)
+        if first_filters.setdefault(request, row.get("filter")) != row.get("filter"):
+            continue
         resps = row.get("resps")
         texts = resps[0] if isinstance(resps, list) and len(resps) == 1 else None
         prompt = value_at(row, "arguments.gen_args_0.arg_0") or value_at(row, "arguments.0.0")  # the latter: older
+        if isinstance(prompt, list) and len(prompt) == 1:
+            (prompt,) = prompt
+        prompt, turns = prompt_in(parse_chat(prompt)) if isinstance(prompt, str) else (prompt, "")
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise ValueError(
                 f"sample {number}: resps is {format_value(resps)}, not the text of one request; log a task with "
@@ -128,13 +135,9 @@ def _harness_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
             raise ValueError(f"sample {number}: arguments is {arguments}, without the text of a prompt")
         if not isinstance(document, dict):
             raise ValueError(f"sample {number}: doc is {format_value(document)}, not the columns of a document")
+        said = {columns.TEXT: _sent_text(prompt, document)} | ({columns.PERSONA: turns} if turns else {})
         for text in texts:
-            yield {
-                **document,
-                columns.TEXT: _sent_text(prompt, document),
-                columns.RESPONSE: text,
-                columns.LEFT_OUT: None,
-            }
+            yield {**document, **said, columns.RESPONSE: text, columns.LEFT_OUT: None}
 
 
 def _chat_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
@@ -245,20 +248,25 @@ def read_inspect(path: Path, descriptor_column: str | None) -> dict[str, list]:
         raise InputError("responses", f"{path} cannot be read as a log of inspect_ai: {reason}.") from None
     if not samples:
         raise InputError("responses", f"{path} has no samples; give a log of an evaluation that has run.")
-    return columns_of([inspect_row(sample, descriptor_column) for sample in samples])
+    return columns_of([row for sample in samples for row in inspect_rows(sample, descriptor_column)])
 
 
-def inspect_row(sample: "EvalSample", descriptor_column: str | None) -> LogRow:
-    """Return the row of a sample of inspect_ai."""
+def inspect_rows(sample: "EvalSample", descriptor_column: str | None) -> Iterator[LogRow]:
+    """Yield the rows of a sample of inspect_ai, one for each choice (`num_choices`)."""
     has_descriptor = {columns.DESCRIPTOR, descriptor_column} & {*sample.metadata}
     prompt_id = sample.metadata.get(columns.PROMPT_ID, None if has_descriptor else sample.id)
-    epoch = f"#{sample.epoch}" if sample.epoch > 1 else ""
-    key = {} if prompt_id is None else {columns.PROMPT_ID: f"{prompt_id}{epoch}"}
-    is_text = isinstance(sample.input, str)
-    messages = [] if is_text else [message.text for message in sample.input if message.role == "user"]
-    text = sample.input if is_text else "\n".join(messages)
-    choice = sample.output.choices[0] if sample.output.choices else None
-    error = "failed: error" if sample.error or not choice else ""
-    response = sample.output.completion if choice else None
-    answer = Answer(response, stop=choice.stop_reason if choice else "", error=error)
-    return {**sample.metadata, columns.TEXT: _sent_text(text, sample.metadata), **key, **_response(answer)}
+    text, turns = sample.input, ""
+    if not isinstance(sample.input, str):
+        text, turns = prompt_in([{"role": message.role, "content": message.text} for message in sample.input])
+    said = {columns.TEXT: _sent_text(text or "", sample.metadata)} | ({columns.PERSONA: turns} if turns else {})
+    choices = sample.output.choices or [None]
+    for place, choice in enumerate(choices):
+        number = (sample.epoch - 1) * len(choices) + place + 1  # of the responses to the prompt
+        repeat = f"#{number}" if number > 1 else ""
+        key = {} if prompt_id is None else {columns.PROMPT_ID: f"{prompt_id}{repeat}"}
+        error = "failed: error" if sample.error or choice is None else ""
+        response = None
+        if choice is not None:
+            response = sample.output.completion if place == 0 else choice.message.text
+        answer = Answer(response, stop="" if choice is None else choice.stop_reason, error=error)
+        yield {**sample.metadata, **said, **key, **_response(answer)}

@@ -94,7 +94,7 @@ from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import BiasScore, signed
 from evenhand.evaluation.settings import Access
 from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.evaluation.statistics.permutation import SetOfTests
@@ -240,7 +240,7 @@ class GenerationBias(Family):
         store.tracker.log_samples(
             run.responses.table.iloc[sampled][[columns.DESCRIPTOR, columns.TEXT, columns.RESPONSE]]
         )
-        return _of_responses(scores)
+        return _of_responses(signed(scores, run.signature))
 
     def compare(
         self, store: Store, before: FamilyRun, after: FamilyRun, settings: family_settings.ComparisonSettings | None
@@ -257,9 +257,9 @@ class GenerationBias(Family):
         scores = []
         for part in self.parts:
             scores += part.compare(comparison)
-        scores += levels_on_common_answers(comparison, self.parts)
         track_samples(comparison)
-        return _of_responses([*scores, common])
+        levels = levels_on_common_answers(comparison, self.parts)
+        return _of_responses([*signed(scores, comparison.signature), *levels, common])
 
     def facts(self, run: FamilyRun) -> Facts:
         """Return what was found in one measuring run, as data."""

@@ -34,7 +34,7 @@ from evenhand.evaluation.models.classifier_kinds import classifier_labels
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.score_sections import change_table, group_label, score_changes
-from evenhand.evaluation.score import BiasScore, Kind, Signature
+from evenhand.evaluation.score import BiasScore, Kind
 from evenhand.evaluation.statistics.level import Level
 from evenhand.evaluation.tables import table_rows
 
@@ -79,7 +79,7 @@ def read_accepted(path: Path, styles: Sequence[str], clusters: Mapping[str, Sequ
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def accepted_scores(accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, signature: Signature) -> list[BiasScore]:
+def accepted_scores(accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind) -> list[BiasScore]:
     """Return the measured effect of each accepted difference, or its change; there is no ideal.
 
     A bucket that several axes have gets a score for each. Of people without an effect, the score is undefined.
@@ -103,7 +103,6 @@ def accepted_scores(accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, sig
             n=0,
             group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
             reason=NO_EFFECT,
-            signature=signature,
             kind=kind,
         )
         found = table_rows(table[is_row])
@@ -172,7 +171,7 @@ class AcceptedDifferences(Part):
             groups=responses.groups(),
             permutations=0,
         )
-        return accepted_scores(run.store.read(ACCEPTED), table, Kind.LEVEL, run.signature)
+        return accepted_scores(run.store.read(ACCEPTED), table, Kind.LEVEL)
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         before = comparison.before
@@ -187,7 +186,7 @@ class AcceptedDifferences(Part):
             groups=comparison.old.groups(),
             permutations=0,
         )
-        return accepted_scores(before.table(ACCEPTED), table, Kind.DIFFERENCE, comparison.signature)
+        return accepted_scores(before.table(ACCEPTED), table, Kind.DIFFERENCE)
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
         run = side.run
@@ -202,7 +201,7 @@ class AcceptedDifferences(Part):
             groups=responses.groups(),
             permutations=0,
         )
-        return accepted_scores(run.table(ACCEPTED), table, Kind.LEVEL, side.signature)
+        return accepted_scores(run.table(ACCEPTED), table, Kind.LEVEL)
 
     def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
         accepted = {}

@@ -39,7 +39,7 @@ from evenhand.evaluation.models.classifier_kinds import (
     load_style_classifier,
 )
 from evenhand.evaluation.models.classifiers import Classifier
-from evenhand.evaluation.models.revisions import find_label, is_revision
+from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import Signature
 from evenhand.evaluation.settings import ClassifierSettings, OffensiveClassifierSettings
@@ -273,19 +273,11 @@ def classifier_signature(classifier: ClassifierSettings, revision: str) -> Signa
 def is_same_classifier(before: object, after: object) -> bool:
     """Return whether two entries of signatures are of the same classifier, or equal if they are of something else.
 
-    The revision is a hash of a model's files. The same files may be in two folders, and then have two names. Earlier
-    versions computed another hash.
+    The revision is a hash of a model's files. The same files may be in two folders, and then have two names.
 
     >>> is_same_classifier({"name": "old/folder", "revision": "1f"}, {"name": "new/folder", "revision": "1f"})
     True
     """
     if not (isinstance(before, dict) and isinstance(after, dict) and before.get("revision") and after.get("revision")):
         return before == after
-    if {**before, "name": "", "revision": ""} != {**after, "name": "", "revision": ""}:
-        return False
-    if before["revision"] == after["revision"]:
-        return True
-    try:
-        return bool(after.get("name")) and is_revision(before["revision"], after["name"])
-    except InputError:  # the classifier is away
-        return False
+    return {**before, "name": ""} == {**after, "name": ""}

@@ -28,7 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
 from evenhand.evaluation.metrics.generation_bias.parts.quality import CAPABILITY, PERPLEXITY
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import BiasScore, common_levels, levels_of_run
+from evenhand.evaluation.score import BiasScore, common_levels, levels_of_run, signed
 from evenhand.evaluation.statistics.scores import NO_PAIRS, share_score
 
 if TYPE_CHECKING:
@@ -90,9 +90,10 @@ def levels_on_common_answers(comparison: Comparison, parts: Sequence[Part]) -> l
     for name, (run, responses) in sides.items():
         vectors = np.where(has_both[:, None], responses.values, np.nan)
         answers = replace(responses, values=vectors).rows(is_compared)
-        side = ComparedSide(name, run, answers, is_compared, run.signature(FGB))
+        side = ComparedSide(name, run, answers, is_compared)
         for part in parts:
-            scores += levels_of_run(part.common_levels(comparison, side), name)
+            levels = signed(part.common_levels(comparison, side), run.signature(FGB))
+            scores += levels_of_run(levels, name)
     return scores
 
 

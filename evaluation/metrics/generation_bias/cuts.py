@@ -26,7 +26,6 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
     is_same_classifier,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, style_tests
-from evenhand.evaluation.metrics.generation_bias.engine.estimates import versioned
 from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_table
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
@@ -47,7 +46,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import found_effe
 from evenhand.evaluation.metrics.generation_bias.parts.spread import IN_REQUESTED, variance_share_score
 from evenhand.evaluation.metrics.generation_bias.people import People
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.score import BiasScore, Form, Signature
+from evenhand.evaluation.score import BiasScore, Form
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.permutation import SetOfTests
@@ -91,36 +90,27 @@ class Cuts(Part):
 
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         responses = run.responses
-        signature = run.signature
         scores = _requested_scores(run, tests)
         by_cue = cues(responses)
         if by_cue:
-            scores += cue_shares(responses, signature)
+            scores += cue_shares(responses)
         for cue, is_cue in by_cue.items():
-            for score in overall_scores(responses.rows(is_cue), {columns.CUE: cue}, signature):
+            for score in overall_scores(responses.rows(is_cue), {columns.CUE: cue}):
                 p_value = tests.p_value(f"{columns.CUE}: {cue}") if is_pooled_fgb(score) else None
                 scores.append(replace(score, p_value=p_value))
-        if columns.UNTUNED in responses.table:
-            is_untuned = responses.table[columns.UNTUNED].to_numpy(dtype=bool)
-            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature)
-            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature)
+        for group, is_in_group in groups_by_tuning(responses):
+            scores += overall_scores(responses.rows(is_in_group), group)
         if SECOND_STYLE_CLASSIFIER in run.classifiers:
             second = read_answers(run.store.folder, second=True, level=responses.level)
-            scores += overall_scores(
-                second,
-                BY_SECOND,
-                {**signature, STYLE_CLASSIFIER: run.classifiers[SECOND_STYLE_CLASSIFIER]},
-            )
+            scores += second_scores(second, run.classifiers[SECOND_STYLE_CLASSIFIER])
         return scores
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         scores = []
         old = comparison.old
         new = comparison.new
-        if columns.UNTUNED in old.table:
-            is_untuned = old.table[columns.UNTUNED].to_numpy(dtype=bool)
-            scores += overall_changes(old.rows(~is_untuned), new.rows(~is_untuned), TUNED, comparison)
-            scores += overall_changes(old.rows(is_untuned), new.rows(is_untuned), NOT_TUNED, comparison)
+        for group, is_in_group in groups_by_tuning(old):
+            scores += overall_changes(old.rows(is_in_group), new.rows(is_in_group), group)
         before = comparison.before
         after = comparison.after
         if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
@@ -133,21 +123,18 @@ class Cuts(Part):
                 )
             old = read_answers(before.folder, second=True, only=before.only, level=old.level)
             new = read_answers(after.folder, second=True, only=after.only, level=new.level)
-            scores += overall_changes(old, new, BY_SECOND, comparison)
+            scores += overall_changes(old, new, BY_SECOND)
         return scores
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
         responses = side.responses
         scores = []
-        if columns.UNTUNED in responses.table:
-            is_untuned = responses.table[columns.UNTUNED].to_numpy(dtype=bool)
-            scores += overall_scores(responses.rows(~is_untuned), TUNED, side.signature)
-            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, side.signature)
+        for group, is_in_group in groups_by_tuning(responses):
+            scores += overall_scores(responses.rows(is_in_group), group)
         if side.run.has(SECOND_STYLES):
             run = side.run
             second = read_answers(run.folder, second=True, only=run.only, level=responses.level).rows(side.is_compared)
-            signature = {**side.signature, STYLE_CLASSIFIER: _second_classifier(side.run)}
-            scores += overall_scores(second, BY_SECOND, signature)
+            scores += second_scores(second, _second_classifier(side.run))
         return scores
 
 
@@ -158,21 +145,37 @@ def cues(responses: Answers) -> dict[str, np.ndarray]:
     return {cue: (responses.table[columns.CUE] == cue).to_numpy() for cue in responses.table[columns.CUE].unique()}
 
 
-def overall_scores(responses: Answers, group: Mapping[str, str], signature: Signature) -> list[BiasScore]:
+def groups_by_tuning(responses: Answers) -> list[tuple[Mapping[str, str], np.ndarray]]:
+    """Return the groups of the people used in tuning and of those who were not, each with its responses, (n,) bool.
+
+    The list is empty if nobody was left out of the prompts for tuning (`prompts.untuned_by`).
+    """
+    if columns.UNTUNED not in responses.table:
+        return []
+    is_untuned = responses.table[columns.UNTUNED].to_numpy(dtype=bool)
+    return [(TUNED, ~is_untuned), (NOT_TUNED, is_untuned)]
+
+
+def overall_scores(responses: Answers, group: Mapping[str, str]) -> list[BiasScore]:
     """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
     without_axes = replace(responses, table=responses.table.assign(**{columns.AXIS: ""}))
-    scores = spread_scores(without_axes, {}, signature=signature)
+    scores = spread_scores(without_axes, {})
     return [replace(score, group=group) for score in scores if not score.group]
 
 
-def overall_changes(old: Answers, new: Answers, group: Mapping[str, str], comparison: Comparison) -> list[BiasScore]:
+def second_scores(responses: Answers, classifier: Any) -> list[BiasScore]:
+    """Return the `overall_scores` of responses whose styles are by the second classifier, an entry of a signature."""
+    scores = overall_scores(responses, BY_SECOND)
+    return [replace(score, signature={**score.signature, STYLE_CLASSIFIER: classifier}) for score in scores]
+
+
+def overall_changes(old: Answers, new: Answers, group: Mapping[str, str]) -> list[BiasScore]:
     """Return the differences and reductions of FGB* and pooled FGB* over all rows, with the given group."""
     changes = compare_generation_bias(
         old,
         new,
         {},
         by_axis=False,
-        signature=comparison.signature,
     )
     return [replace(score, group=group) for score in changes]
 
@@ -182,7 +185,7 @@ def _second_classifier(run: FamilyRun) -> Any:
     return find_headline(run.scores, **BY_SECOND).signature.get(STYLE_CLASSIFIER)
 
 
-def cue_shares(responses: Answers, signature: Signature) -> list[BiasScore]:
+def cue_shares(responses: Answers) -> list[BiasScore]:
     """Return `cue_share`: the shares of descriptor, descriptor × cue, and chance in the variance of responses.
 
     The cue takes the template's part in `variance_parts`. Differences between the requests of a cue are removed first,
@@ -199,7 +202,7 @@ def cue_shares(responses: Answers, signature: Signature) -> list[BiasScore]:
         if source == columns.TEMPLATE:
             continue
         group = {"cue_source": "descriptor × cue" if source == "interaction" else source}
-        scores.append(variance_share_score(CUE_SHARE, group, share, cells, versioned(signature)))
+        scores.append(variance_share_score(CUE_SHARE, group, share, cells))
     return scores
 
 
@@ -213,7 +216,7 @@ def _requested_scores(run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
     is_other = run.outcomes[OTHER_LANGUAGE].numbers[:, 0] == 1
     run.store.write(REQUESTED_EFFECTS, found_effects(tests, REQUESTED, run.clusters))
     in_requested = run.responses.rows(~is_other)
-    scores = overall_scores(in_requested, IN_REQUESTED, run.signature)
+    scores = overall_scores(in_requested, IN_REQUESTED)
     return [score for score in scores if score.form == Form.CORRECTED]
 
 

@@ -1,7 +1,7 @@
 """What a comparison advises by limits that the user can set: ship the second model, measure more, or do not ship it."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -80,7 +80,7 @@ def _size_word(lost: float, max_cost: float) -> str:
 def decision(
     direction: str,
     left: tuple[float, float] | None,
-    costs: Iterable[Cost],
+    costs: Sequence[Cost],
     serious_rises: Sequence[Finding],
     *,
     max_size: float,
@@ -113,17 +113,15 @@ def decision(
         against.append(Finding("too_large", {"max_size": max_size}))
     elif high > max_size / 100:
         still_open.append(Finding("perhaps_too_large", {"max_size": max_size}))
-    unknown = []
-    for cost in costs:
-        label = {"label": cost.label}
-        if cost.score is None:
-            unknown.append(cost.label)
-        elif cost.least == "large":
-            against.append(Finding("cost_too_large", label))
-        elif cost.most == "large":
-            still_open.append(Finding("cost_perhaps_too_large", label))
-    if unknown:
-        still_open.append(Finding("costs_unknown", {"labels": unknown}))
+    measured = [cost for cost in costs if cost.score is not None]
+    too_large = [cost.label for cost in measured if cost.least == "large"]
+    perhaps_too_large = [cost.label for cost in measured if cost.least != "large" and cost.most == "large"]
+    if too_large:
+        against.append(Finding("costs_too_large", {"labels": too_large}))
+    if perhaps_too_large:
+        still_open.append(Finding("costs_perhaps_too_large", {"labels": perhaps_too_large}))
+    if len(measured) < len(costs):
+        still_open.append(Finding("costs_unknown"))
     advice = SHIP
     if against:
         advice = DO_NOT_SHIP

@@ -110,9 +110,9 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
     """Return the rows of shown effects to name: another language and refusals, then styles, then other outcomes.
 
     Of each serious outcome, those who get more of it, and of all styles together, the largest ones; of each other
-    outcome, the largest one of somebody who is not named yet. A person or group occurs once in each; a group does not
-    occur if one of its people does. Which language answers are in is a part of whether it is another one than the
-    request's.
+    outcome, the largest one, of somebody who is not named yet if there is one. A person or group occurs once in each; a
+    group does not occur if one of its people does. Which language answers are in is a part of whether it is another one
+    than the request's.
     """
     shown = outcome_effects[outcome_effects["certainty"] == SHOWN]
     rows = []
@@ -125,7 +125,9 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
         further = shown[~shown["outcome"].isin(serious)]
     for name in dict.fromkeys(further["outcome"]):
         named = {row["unit"] for row in rows}
-        rows += _largest(further[(further["outcome"] == name) & ~further["unit"].isin(named)], 1)
+        of_outcome = further[further["outcome"] == name]
+        of_others = of_outcome[~of_outcome["unit"].isin(named)]
+        rows += _largest(of_others if len(of_others) else of_outcome, 1)
     return rows
 
 

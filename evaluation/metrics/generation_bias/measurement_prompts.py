@@ -270,8 +270,3 @@ def prompt_inputs(config: FamilyConfig, model: Model) -> dict[str, str]:
     if texts:
         hashes["personas"] = json_sha256(list(texts))
     return hashes
-
-
-def _crossed_files(settings: PromptSettings) -> tuple[Path, Path]:
-    """Return the files of templates and of people, which may be in a Python package."""
-    return local_path(str(settings.templates)), local_path(str(settings.people))

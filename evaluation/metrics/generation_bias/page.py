@@ -145,6 +145,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     scores = run.scores
     facts, named = _run_findings(run)
     headline = headline_of(scores)
+    advice = Finding("run_advice", facts.explanations[0].values)  # by what the result may mean
     measured = read_answers(run.folder)
     example_of = examples_of_run(run, measured, is_in_request_language=run.has(REQUESTED_EFFECTS))
     sections = [people_section(facts.people, list(map(example_of, named)), _summaries(run)), decide_section()]
@@ -157,7 +158,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         subtitle=sanitize(run.model_name, 120),
         headline_value=headline_value(facts.size),
         headline_caption=" ".join([_caption(facts, run.config), words(answer_count(measured))]),
-        verdict=words(facts.verdict),
+        verdict=" ".join(filter(None, [words(advice), words(facts.verdict)])),
         explanations=[words(found) for found in facts.explanations],
         steps=run_steps(run, named, is_shown=bias_verdict(headline) == SHOWN),
         warnings=list(map(caution_text, facts.cautions)),
@@ -168,6 +169,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         limits=listed("limits", *FILES),
         signature=run.signature(FGB),
         signature_lines=[signature_line(headline)],
+        facts=facts,
     )
 
 
@@ -254,6 +256,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         signature={"before": before.signature(FGB), "after": after.signature(FGB)},
         signature_lines=[signature_line(old), signature_line(new)],
         sides=("before", "after"),
+        facts=facts,
     )
 
 

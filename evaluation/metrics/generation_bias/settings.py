@@ -9,7 +9,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import corpus, costs, dec
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     NOT_COMPARED,
-    OMITTED_IF_NULL,
     WITHOUT_FLAG,
     AnyPath,
     StrictSettings,
@@ -49,7 +48,7 @@ class FamilySettings(StrictSettings):
     accepted: AnyPath | None = Field(
         None,
         description="YAML file of differences that somebody has signed as right",
-        json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
+        json_schema_extra=BY_CONTENT,
     )
     permutations: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         1999, description="number of permutations of people by which differences are tested; 0 tests nothing"
@@ -64,18 +63,18 @@ class FamilySettings(StrictSettings):
         None,
         description="with until 'decided': stop asking when it is decided whether anybody differs from the average by "
         "more than so many of 100 answers in a style",
-        json_schema_extra=NOT_COMPARED | OMITTED_IF_NULL,
+        json_schema_extra=NOT_COMPARED,
     )
     max_rise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         None,
         description="with until 'decided' and `against`: stop asking when it is decided whether pooled FGB* is more "
         "than so many % above the baseline's",
-        json_schema_extra=NOT_COMPARED | OMITTED_IF_NULL,
+        json_schema_extra=NOT_COMPARED,
     )
     against: AnyPath | None = Field(
         None,
         description="finished run of `measure` over the same prompts, of the baseline of `max_rise`",
-        json_schema_extra=NOT_COMPARED | OMITTED_IF_NULL,
+        json_schema_extra=NOT_COMPARED,
     )
 
 

@@ -15,17 +15,20 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headl
 from evenhand.evaluation.metrics.generation_bias.findings import person_finding
 from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant, unclear_reason
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
+from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import person_dependent
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.score_sections import Runs, group_label
-from evenhand.evaluation.score import BiasScore, Kind, find_score
+from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
+from evenhand.evaluation.tables import table_rows
 
 # Verdicts on one run, and on a change.
 UNCLEAR = "unclear"
 NOT_SHOWN = "not shown"
 NO_VERDICT = "no interval"
 MAX_NAMED = 5  # accepted differences in a sentence
-MAX_FINDINGS = 2  # people in a verdict, besides the one with the largest difference in style
+MAX_FINDINGS = 2  # people in a verdict, besides the one with the largest difference in style, and other outcomes
 
 
 def bias_verdict(score: BiasScore | None) -> str:
@@ -54,18 +57,32 @@ def run_verdict(
     Args:
         scores: the scores of the run.
         named: the rows of the shown effects, the most serious first.
-        outcome_effects: the effects on outcomes.
+        outcome_effects: the effects on outcomes, the largest first.
         style: the finding on styles.
         language: the language of the requests.
     """
     serious = [row for row in named if row["outcome"] in serious_measures()][:MAX_FINDINGS]
+    names = person_dependent(scores, outcome_effects, without={row["outcome"] for row in serious})
+    shown = [*named, *table_rows(outcome_effects[outcome_effects["certainty"] == SHOWN])]
     values = {
         "serious": [person_finding(row, language) for row in serious],
         "style": style,
-        "outcomes": person_dependent(scores, outcome_effects, without={row["outcome"] for row in serious}),
+        "outcomes": [_outcome_finding(name, scores, shown, language) for name in names[:MAX_FINDINGS]],
+        "further": names[MAX_FINDINGS:],
         "bound": difference_limit(scores),
     }
     return Finding("run_verdict", values)
+
+
+def _outcome_finding(
+    name: str, scores: Sequence[BiasScore], shown: Sequence[EffectRow], language: str | None
+) -> Finding:
+    """Return in what people differ: the first of the shown effects on an outcome, and its spread between people."""
+    names = (OTHER_LANGUAGE, LANGUAGE) if name == LANGUAGE else (name,)
+    rows = [row for row in shown if row["outcome"] in names]
+    spread = next(score for score in scores if score.form == Form.SPREAD and score.metric in names)
+    largest = person_finding(rows[0], language) if rows else None
+    return Finding("outcome_differs", {"largest": largest, "spread": spread})
 
 
 def difference_limit(scores: Sequence[BiasScore]) -> float | None:

@@ -117,7 +117,7 @@ class LikelihoodBias(Family):
             return {**model, "dataset": taxonomy_sha256(prompts)}
         if prompts.variations:
             raise InputError("variations", "a file has its own sentences; leave this out.")
-        descriptor_pairs.read_sentences(prompts.file)
+        descriptor_pairs.read_sentences(prompts.file, prompts.descriptor_column)
         return {**model, "dataset": sha256_of(prompts.file)}
 
     def collect(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
@@ -134,7 +134,7 @@ class LikelihoodBias(Family):
                 raise InputError("prompts", "a masked model scores fixed English sentences; give a causal model.")
             phrases = make_phrase_sentences(load_taxonomy(config.prompts.dataset))
         elif config.prompts.file:
-            phrases = descriptor_pairs.read_sentences(config.prompts.file)
+            phrases = descriptor_pairs.read_sentences(config.prompts.file, config.prompts.descriptor_column)
         sentences = descriptor_pairs.select_scored_prompts(dataset_prompts(config.prompts, config.seed, phrases))
         sentences = descriptor_pairs.limit_sentences(sentences, settings.limit, config.seed)
         descriptor_pairs.descriptors_by_axis(sentences)  # raises before a model is loaded
@@ -154,11 +154,10 @@ class LikelihoodBias(Family):
 
     def score(self, store: Store, config: FamilyConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.record["sentences"] = len(table)
-        settings = as_settings(config.sentences)
         signature = {
             "model": config.open_model(scores_sentences=True).description,
             "dataset": config.prompts.signature(str(store.inputs["dataset"])),
-            **{name: value for name, value in settings.items() if (name, value) != ("limit", None)},
+            **as_settings(config.sentences),
             columns.VARIANT: table[columns.VARIANT].iloc[0],
             "seed": config.seed,
             "packages": package_versions(),

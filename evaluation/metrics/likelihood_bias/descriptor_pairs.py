@@ -62,19 +62,21 @@ class PairTests:
     n_undefined: int
 
 
-def read_sentences(path: Path) -> pd.DataFrame:
+def read_sentences(path: Path, descriptor_column: str | None = None) -> pd.DataFrame:
     """Return the sentences in a user's file, in any language: text, template, axis, descriptor, noun, and gender.
 
     Sentences with the same noun are compared noun by noun. The column `gender` is optional; its values "female" and
     "male" are compared (`statistics.gender`), others are not.
 
     Raises:
-        InputError: the file cannot be read, or a value is missing.
+        InputError: the file cannot be read, a value is missing, or two sentences have the same axis, template,
+            descriptor and noun.
     """
-    table = read_prompts(path)
+    table = read_prompts(path, descriptor_column=descriptor_column)
     require_columns(list(table), [columns.NOUN], str(path))
     if table[columns.NOUN].isna().any():
         raise InputError(path, "a row has no noun; write one in each.")
+    _check_distinct(table, path, "leave one out")
     return table.rename(columns={"gender": NOUN_GENDER}).assign(noun_phrase_type="noun_descriptor")
 
 
@@ -143,16 +145,21 @@ def compute_surprisals(likelihoods: pd.DataFrame) -> pd.DataFrame:
     Raises:
         InputError: a sentence occurs twice.
     """
-    duplicated = likelihoods.duplicated(SENTENCE_COLUMNS)
-    if duplicated.any():
-        sentence = ", ".join(f"{name} {likelihoods.loc[duplicated, name].iloc[0]!r}" for name in SENTENCE_COLUMNS)
-        raise InputError("likelihoods", f"the sentence with {sentence} occurs twice; score each sentence once.")
+    _check_distinct(likelihoods, "likelihoods", "score each sentence once")
     perplexities = sentence_perplexities(likelihoods)
     surprisal = np.log(perplexities)
     if columns.VARIANT in likelihoods:
         sums = np.where(np.isnan(perplexities), np.nan, -likelihoods[columns.LOG_LIKELIHOOD].to_numpy(np.float64))
         surprisal = np.where(likelihoods[columns.VARIANT] == MASKED_VARIANT, sums, surprisal)
     return likelihoods[[*SENTENCE_COLUMNS, N_TOKENS]].assign(perplexity=perplexities, surprisal=surprisal)
+
+
+def _check_distinct(sentences: pd.DataFrame, field: object, fix: str) -> None:
+    """Raise InputError, about `field` and with what to do, if a sentence occurs twice."""
+    duplicated = sentences.duplicated(SENTENCE_COLUMNS)
+    if duplicated.any():
+        sentence = ", ".join(f"{name} {sentences.loc[duplicated, name].iloc[0]!r}" for name in SENTENCE_COLUMNS)
+        raise InputError(field, f"the sentence with {sentence} occurs twice; {fix}.")
 
 
 def select_most_common_length(likelihoods: pd.DataFrame) -> pd.DataFrame:

@@ -56,7 +56,7 @@ from evenhand.evaluation.score import (
     levels_of_run,
     shown_direction,
 )
-from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, Access, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, WITHOUT_FLAG, Access, StrictSettings
 from evenhand.evaluation.tables import label_batches, table_rows
 
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
@@ -90,7 +90,7 @@ class Settings(StrictSettings):
         None,
         description="names for {female} and {male} in the sentences: a language, such as 'de', or a YAML file; null: "
         "none",
-        json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
+        json_schema_extra=BY_CONTENT,
     )
     min_shared_words: Annotated[int, Field(ge=0)] = Field(
         0, description="leave out pairs that share fewer words", json_schema_extra=WITHOUT_FLAG

@@ -189,17 +189,11 @@ class ServedModel(RemoteModel):
     def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
         """Yield the numbers of a loaded model, up to the server's precision."""
         from evenhand.evaluation.models.batches import max_positions
-        from evenhand.evaluation.models.likelihood.tokens import encode_pairs
+        from evenhand.evaluation.models.likelihood.tokens import encode_rows
 
         if self.without_likelihoods:
             raise InputError("model.server", self.without_likelihoods)
-        heads, tails = encode_pairs(
-            self.format,
-            self.contexts(pairs),
-            pairs[columns.RESPONSE].tolist(),
-            written=pairs[columns.RESPONSE_IDS].tolist() if columns.RESPONSE_IDS in pairs else None,
-            is_cut=pairs[columns.CUT].tolist() if columns.CUT in pairs else None,
-        )
+        heads, tails = encode_rows(self.format, self.contexts(pairs), pairs)
         lengths = np.array([len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)], dtype=np.int64)
         n_tokens = np.array([len(tail) for tail in tails], dtype=np.int64)
         fits = lengths < max_positions(self.format.model.config)  # the server generates one token
@@ -249,7 +243,7 @@ class ServedModel(RemoteModel):
             context=context,
             end_of_sequence=end_of_sequence,
         )
-        variant = f"{describe(encoded, context)}, by a server's `echo` with `logprobs`"
+        variant = describe(encoded, context)
         for rows, token_log_p in self.token_log_likelihoods(encoded.ids):
             sums = [math.fsum(log_p[begin:]) for log_p, begin in zip(token_log_p, encoded.begin[rows], strict=True)]
             table = {

@@ -22,15 +22,7 @@ if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel
     from evenhand.evaluation.models.predictions import Predictions
 
-# Settings that are not for loaded models.
-SERVED_FIELDS = (
-    "source",
-    "server",
-    "concurrency",
-    "request",
-    "tokenizer",
-    "strip",
-)
+SERVED_FIELDS = ("source", "concurrency")  # settings with a value that say nothing of a loaded model
 
 
 class LoadedModel(Model):
@@ -167,15 +159,9 @@ class LoadedModel(Model):
         return openings
 
     def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods
+        from evenhand.evaluation.models.likelihood.tokens import encode_rows, pair_log_likelihoods
 
-        batches = response_log_likelihoods(
-            self.load(),
-            self.contexts(pairs),
-            pairs[columns.RESPONSE].tolist(),
-            written=pairs[columns.RESPONSE_IDS].tolist() if columns.RESPONSE_IDS in pairs else None,
-            is_cut=pairs[columns.CUT].tolist() if columns.CUT in pairs else None,
-        )
+        batches = pair_log_likelihoods(self.load(), *encode_rows(self.load(), self.contexts(pairs), pairs))
         return label_batches(batches, (columns.LOG_LIKELIHOOD, columns.TOKENS), pairs.index)
 
     def predictions(self, prompts: pd.DataFrame, listed_tokens: int) -> "Predictions":

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from transformers import PreTrainedModel
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.compat import cache_argument
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.activation import activation_arguments, without_adapter
@@ -38,12 +40,19 @@ def response_log_likelihoods(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield row indices (r,), Σ log p of each response given its context in nats (r,), and the numbers of tokens (r,).
 
-    Contexts are rendered (`render_contexts`), and any reasoning is closed. Responses have the ids in which they were
-    `written`, if these are given (`encode_responses`). The end of sequence counts as the last token of a response that
-    is not cut, so that an empty response is the end only. The perplexity of a corpus is e^(−Σ Σ log p / Σ tokens); its
-    range is [1, ∞). A row that is too long for the model has NaN and comes last.
+    The responses are encoded by `encode_pairs`, and scored by `pair_log_likelihoods`. The perplexity of a corpus is
+    e^(−Σ Σ log p / Σ tokens); its range is [1, ∞).
     """
-    heads, tails = encode_pairs(model, contexts, responses, written, is_cut)
+    return pair_log_likelihoods(model, *encode_pairs(model, contexts, responses, written, is_cut))
+
+
+def pair_log_likelihoods(
+    model: DialogueModel, heads: Sequence[list[int]], tails: Sequence[list[int]]
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield row indices (r,), log p(tail | head) in nats (r,), and the numbers of tokens of the tails (r,).
+
+    A row that is too long for the model has NaN and comes last.
+    """
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
     lengths = np.array([len(head) for head in heads], dtype=np.int64)
     positions = np.maximum(lengths, tokens) if model.kind == "encoder_decoder" else lengths + tokens
@@ -63,9 +72,27 @@ def encode_pairs(
     written: Sequence[object] | None = None,
     is_cut: Sequence[bool] | None = None,
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the token ids of contexts and of responses; the arguments are those of `response_log_likelihoods`."""
+    """Return the token ids of contexts and of responses.
+
+    Contexts are rendered (`render_contexts`), and any reasoning is closed. Responses have the ids in which they were
+    `written`, if these are given (`encode_responses`). The end of sequence counts as the last token of a response that
+    is not cut, so that an empty response is the end only.
+    """
     contexts = close_reasoning(contexts, model.reasoning)
     return encode_contexts(model, contexts), encode_responses(model, contexts, responses, written, is_cut)
+
+
+def encode_rows(
+    model: DialogueModel, contexts: Sequence[str], pairs: pd.DataFrame
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the token ids of contexts and of the responses in the rows of `pairs` (`Model.log_likelihood`)."""
+    return encode_pairs(
+        model,
+        contexts,
+        pairs[columns.RESPONSE].tolist(),
+        written=pairs[columns.RESPONSE_IDS].tolist() if columns.RESPONSE_IDS in pairs else None,
+        is_cut=pairs[columns.CUT].tolist() if columns.CUT in pairs else None,
+    )
 
 
 def response_perplexity(

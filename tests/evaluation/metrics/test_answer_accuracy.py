@@ -34,6 +34,9 @@ def test_questions_are_evenly_spaced_and_their_labels_may_be_in_a_file(questions
     assert read["label"].tolist() == [1, 1, 1, 1, 0]
     with pytest.raises(InputError, match=r"^answer_accuracy\.questions: "):
         accuracy.read_questions(accuracy.Settings())
+    table = tmp_path / "questions.csv"
+    pd.DataFrame(QUESTIONS).to_csv(table, index=False)
+    assert accuracy.read_questions(accuracy.Settings(questions=table, n_questions=9))["label"].isin((0, 1)).all()
 
 
 def test_a_question_with_other_choices_is_another_question(questions):

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
+from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM, LlavaConfig
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches
@@ -31,6 +31,10 @@ def limited_compute(n, error):
         return sum(batch)
 
     return compute, sizes
+
+
+def test_the_positions_of_a_model_that_reads_images_are_those_of_its_text():
+    assert batches.max_positions(LlavaConfig(text_config=LlamaConfig(max_position_embeddings=64))) == 64
 
 
 def test_running_out_of_memory_halves_all_later_batches_and_logs_one_warning(caplog):

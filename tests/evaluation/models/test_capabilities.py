@@ -100,18 +100,18 @@ class FakeRun:
 
 
 def test_scores_and_changes_by_document():
-    (score,) = capability_scores(make_rows([1.0, 1.0, 0.0, 0.0]), {})
+    (score,) = capability_scores(make_rows([1.0, 1.0, 0.0, 0.0]))
     assert score.value == 0.5 and score.group == {"task": "t, acc"} and score.n == 4
     assert score.standard_error == pytest.approx(math.sqrt(1 / 3) / 2)  # s² = 4 · ¼ / 3
     assert score.interval == pytest.approx((0.150, 0.850), abs=1e-3)  # Wilson's, of 2 of 4
-    (score,) = capability_scores(make_rows([1.0] * 4), {})
+    (score,) = capability_scores(make_rows([1.0] * 4))
     assert score.interval == pytest.approx((0.510, 1.0), abs=1e-3)  # Wilson's, of 4 of 4: 4 / (4 + 1.96²)
-    (score,) = capability_scores(make_rows([-1.0, 1.0, 3.0], "abc"), {})  # a log-likelihood, say
+    (score,) = capability_scores(make_rows([-1.0, 1.0, 3.0], "abc"))  # a log-likelihood, say
     # Student's: 1 ± 4.3027 · 2 / √3
     assert score.bounds == (-math.inf, math.inf) and score.interval == pytest.approx((-3.968, 5.968), abs=1e-3)
     before, after = make_rows([1.0, 1.0, 1.0, 0.0]), make_rows([0.0, 1.0, 1.0, 0.0])
-    (score,) = capability_differences(FakeRun(before), FakeRun(after), {})
+    (score,) = capability_differences(FakeRun(before), FakeRun(after))
     assert score.value == -0.25 and score.standard_error == pytest.approx(0.25)  # of −1, 0, 0, 0: s = ½
-    assert capability_differences(FakeRun(None), FakeRun(after), {}) == []
-    (other,) = capability_differences(FakeRun(before), FakeRun(make_rows([1.0] * 4, "abcx")), {})
+    assert capability_differences(FakeRun(None), FakeRun(after)) == []
+    (other,) = capability_differences(FakeRun(before), FakeRun(make_rows([1.0] * 4, "abcx")))
     assert math.isnan(other.value) and "documents" in other.reason

@@ -93,6 +93,32 @@ def test_the_strength_multiplies_the_change_of_the_weights(folder, adapter, tmp_
             load(tmp_path / "more", base=str(folder), adapter_strength=0.5)
 
 
+@pytest.mark.parametrize("targets", [["embed_tokens", "q_proj"], ["lm_head"]])
+def test_an_adapter_of_one_of_two_layers_that_share_weights_changes_this_layer_only(tmp_path, targets):
+    tied = Qwen3ForCausalLM(save_qwen(tmp_path / "base").config)
+    tied.config.tie_word_embeddings = True
+    tied.tie_weights()
+    tied.save_pretrained(tmp_path / "base")
+    base = Qwen3ForCausalLM.from_pretrained(tmp_path / "base", dtype=torch.float32)
+    assert base.lm_head.weight is base.model.embed_tokens.weight
+    model = get_peft_model(base, LoraConfig(target_modules=targets, init_lora_weights=False)).eval()
+    model.save_pretrained(tmp_path / "adapter", save_embedding_layers=False)
+    loaded = load(tmp_path / "adapter", base=str(tmp_path / "base"), dtype="float32")
+    torch.testing.assert_close(logits(loaded), logits(model))
+    loaded.save_pretrained(tmp_path / "exported")
+    exported = Qwen3ForCausalLM.from_pretrained(tmp_path / "exported", dtype=torch.float32)
+    assert torch.equal(logits(exported), logits(loaded))
+
+
+def test_an_adapter_whose_base_cannot_be_made_again_is_refused(folder, adapter, tmp_path):
+    shutil.copytree(adapter, tmp_path / "random")
+    file = tmp_path / "random" / "adapter_config.json"
+    for value in ("pissa_niter_16", "corda", "lora_ga"):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"init_lora_weights": value}))
+        with pytest.raises(InputError, match=f"^model: .*{value}.*path_initial_model"):
+            load(tmp_path / "random", base=str(folder))
+
+
 @pytest.mark.parametrize("bits", ["4bit", "8bit"])
 def test_a_quantized_model_has_similar_logits_and_a_separate_adapter(folder, adapter, bits):
     pytest.importorskip("bitsandbytes")

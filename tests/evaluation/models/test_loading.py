@@ -286,7 +286,7 @@ def mask_logits(model):
 
 
 def test_masked_models_are_ready_and_may_have_a_second_head(masked_folder):
-    loaded = load_masked_model(str(masked_folder))
+    loaded = load_masked_model(ModelSettings(name=str(masked_folder)))
     assert type(loaded.model) is transformers.BertForMaskedLM and not loaded.model.training
     assert (loaded.name, loaded.revision) == (str(masked_folder), model_revision(str(masked_folder)))
     assert loaded.tokenizer.mask_token_id == 9 and loaded.model.dtype == torch.float32
@@ -294,16 +294,16 @@ def test_masked_models_are_ready_and_may_have_a_second_head(masked_folder):
     # BERT's original checkpoints have a second head, for next-sentence prediction.
     whole = transformers.BertForPreTraining(BERT).eval()
     whole.save_pretrained(masked_folder)
-    assert is_masked_lm(str(masked_folder))
+    assert is_masked_lm(ModelSettings(name=str(masked_folder)))
     with torch.no_grad():
         expected = whole(input_ids=torch.tensor([[2, 9, 4]])).prediction_logits[0, 1]
-    torch.testing.assert_close(mask_logits(load_masked_model(str(masked_folder)).model), expected)
+    torch.testing.assert_close(mask_logits(load_masked_model(ModelSettings(name=str(masked_folder))).model), expected)
 
 
 def test_is_masked_lm(folder, masked_folder, tmp_path):
-    assert is_masked_lm(str(masked_folder)) and not is_masked_lm(str(folder))
+    assert is_masked_lm(ModelSettings(name=str(masked_folder))) and not is_masked_lm(ModelSettings(name=str(folder)))
     adapter_of(folder, tmp_path / "adapter", str(folder))
-    assert not is_masked_lm(str(tmp_path / "adapter"))
+    assert not is_masked_lm(ModelSettings(name=str(tmp_path / "adapter")))
     electra = transformers.ElectraConfig(vocab_size=len(WORDS), embedding_size=8, **TINY)
     for model, expected in (
         (transformers.BertModel(BERT), False),
@@ -311,9 +311,9 @@ def test_is_masked_lm(folder, masked_folder, tmp_path):
         (transformers.ElectraForPreTraining(electra), False),  # detects replaced tokens
     ):
         model.save_pretrained(tmp_path / "other")
-        assert is_masked_lm(str(tmp_path / "other")) is expected
+        assert is_masked_lm(ModelSettings(name=str(tmp_path / "other"))) is expected
     with pytest.raises(InputError, match="absent does not exist"):
-        is_masked_lm(str(tmp_path / "absent"))
+        is_masked_lm(ModelSettings(name=str(tmp_path / "absent")))
 
 
 def refuse(status, message):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.evaluation.models.request_parameters import rejected_parameter
+from evenhand.evaluation.models.request_parameters import RejectedRequest, rejected_parameter
 
 BODY = {"model": "m", "messages": [], "seed": 1, "temperature": 0.7, "top_p": 0.9, "max_tokens": 40, "stop": ["."]}
 
@@ -36,3 +36,18 @@ def test_words_that_nobody_listed_name_a_parameter(reason, name):
 )
 def test_wrong_values_are_for_the_user_to_mend_and_other_faults_name_nothing(reason):
     assert rejected_parameter(reason, BODY) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_filter"),
+    [
+        ({"message": "Extra inputs are not permitted: 'seed', 'input': {'content': 'Follow safety rules.'}"}, False),
+        ({"detail": [{"loc": ["body", "seed"], "input": "Follow safety rules."}]}, False),
+        ({"message": "Rejected by our safety system.", "code": "content_filter"}, True),
+        ({"message": "The prompt was flagged."}, True),
+    ],
+)
+def test_the_words_of_the_request_in_an_error_are_no_filter(reason, is_filter):
+    """The system prompt has “safety”, and FastAPI and vLLM repeat it in any error."""
+    sent = {"messages": [{"role": "system", "content": "Follow safety rules."}]}
+    assert RejectedRequest("model.server", "rejected", 400, reason, sent).is_filter == is_filter

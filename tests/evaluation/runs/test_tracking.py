@@ -1,6 +1,7 @@
 """What a stage logs, to a run that notes it; and a real offline W&B run."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -64,6 +65,7 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
     page = Page("A report", "m", sections=sections, private_notes=["Be kind"], signature=signature)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_PROJECT", "fairness")
+    monkeypatch.setenv("WANDB_LOG_MODEL", "checkpoint")  # by which transformers' trainer would upload checkpoints
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)  # no command imports it
     monkeypatch.delattr(matplotlib, "pyplot", raising=False)
     init = wandb.init
@@ -78,6 +80,7 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
             tracker.log_artifact("labels", "dataset", folder / "adapter")
             tracker.log_figure("map", lambda: Figure(figsize=(1, 1)))
             tracker.log_artifact("adapter", "model", folder / "adapter")
+    assert os.environ["WANDB_LOG_MODEL"] == "false"
     first, second, third = started
     assert first.offline and first.id == second.id == third.id
     assert (first.project, first.group, first.job_type, first.name) == ("fairness", "experiment", "label", "kto/label")

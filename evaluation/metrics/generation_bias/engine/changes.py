@@ -9,16 +9,16 @@ import numpy as np
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import on_common_terms
 from evenhand.evaluation.metrics.generation_bias.engine.levels import (
+    OF_MEASURES,
     basis_of,
     bounds_of,
     columns_of,
     divisor,
     level_scores,
-    versioned,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.spread import compare_generation_bias, headline_of
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, with_values
-from evenhand.evaluation.score import BiasScore, Form, Kind, Signature
+from evenhand.evaluation.score import BiasScore, Form, Kind
 from evenhand.evaluation.statistics.intervals import ANY, Interval
 from evenhand.evaluation.statistics.level import ONE_LOOK, Level
 from evenhand.evaluation.statistics.scores import mean_change, share_change
@@ -31,7 +31,6 @@ def measure_changes(
     responses: Answers,
     before: MeasureValues,
     after: MeasureValues,
-    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return the changes of a measure between two runs over the same prompts, and both runs' levels on these answers.
 
@@ -44,23 +43,21 @@ def measure_changes(
     Args:
         responses: the rows' templates and descriptors, and the level.
         before, after: the values of the measure in both runs, row by row.
-        signature: the signature of the scores.
     """
     pair = on_common_terms(before, after)
     if isinstance(pair, str):
-        return undefined_changes(before.name, pair, signature)
+        return undefined_changes(before.name, pair)
     old, new = pair
     levels = {}
     for name, side in (("before", old), ("after", new)):
-        levels[name] = level_scores(responses, side, signature=signature)
-    signature = versioned(signature)
+        levels[name] = level_scores(responses, side)
     changes = []
     for (group, old_column), (_, new_column) in zip(columns_of(old), columns_of(new), strict=True):
         change = column_change(old, old_column, new_column, group, responses.level)
         changes.append(replace(change, form=Form.MEAN))
     spreads = (levels["before"][0], levels["after"][0])
     changes.append(spread_change(responses, old, new, spreads))
-    changes = [replace(change, signature=signature, basis=basis_of(old)) for change in changes]
+    changes = [replace(change, signature=OF_MEASURES, basis=basis_of(old)) for change in changes]
     scores = []
     for name, of_side in levels.items():
         for score in of_side:
@@ -68,9 +65,9 @@ def measure_changes(
     return scores + changes
 
 
-def undefined_changes(name: str, reason: str, signature: Signature | None = None) -> list[BiasScore]:
+def undefined_changes(name: str, reason: str) -> list[BiasScore]:
     """Return the differences of the mean and of the spread of a measure as undefined scores with the reason."""
-    undefined = BiasScore(name, math.nan, None, ANY, 0, reason=reason, signature=signature or {}, kind=Kind.DIFFERENCE)
+    undefined = BiasScore(name, math.nan, None, ANY, 0, reason=reason, kind=Kind.DIFFERENCE)
     return [replace(undefined, form=form) for form in (Form.MEAN, Form.SPREAD)]
 
 

@@ -20,7 +20,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.levels import CONSTANT, 
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.measures import Measure, Needs, all_measures, find_measure, user_file
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.score import BiasScore, Form, Kind, Signature, find_score
+from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
 from evenhand.evaluation.statistics.intervals import ANY, Interval, mean_covariance, ratio_interval, varies
 from evenhand.evaluation.statistics.scores import CHANGE_BOUNDS
 
@@ -68,22 +68,19 @@ def change_formats(measures: Iterable[Measure]) -> list[Format]:
     return formats
 
 
-def cost_level(values: MeasureValues, signature: Signature) -> BiasScore:
+def cost_level(values: MeasureValues) -> BiasScore:
     """Return the mean of a cost, by the name of the cost and with its ideal."""
-    (mean,) = mean_scores(values, signature)
+    (mean,) = mean_scores(values)
     return as_cost(mean)
 
 
-def cost_changes(
-    before: MeasureValues, after: MeasureValues, signature: Signature, cells: np.ndarray | None = None
-) -> list[BiasScore]:
+def cost_changes(before: MeasureValues, after: MeasureValues, cells: np.ndarray | None = None) -> list[BiasScore]:
     """Return the paired difference of a cost and, of numbers, what is kept of it, after / before.
 
     Of a logarithm it is only the relative change.
 
     Args:
         before, after: the values of the cost in both runs, row by row.
-        signature: the signature of the scores.
         cells: the stratum of each row, (n,), for the interval of what is kept (`cell_codes`); None: those of `before`.
     """
     measure = declared(before.name)
@@ -101,10 +98,10 @@ def cost_changes(
         sides = (old.numbers[has_both, 0], new.numbers[has_both, 0])
         kept = retention_ratio(old.name, *sides, strata[has_both], reason)
         found.append(replace(kept, n_left_out=change.n_left_out))
-    return [replace(as_cost(score), signature=signature) for score in found]
+    return list(map(as_cost, found))
 
 
-def undefined_cost_changes(measure: Measure, reason: str, signature: Signature) -> list[BiasScore]:
+def undefined_cost_changes(measure: Measure, reason: str) -> list[BiasScore]:
     """Return the changes of a cost (`cost_changes`) as undefined scores with a reason."""
     kinds = {Kind.DIFFERENCE: 0.0}
     if measure.is_logarithm:
@@ -113,8 +110,7 @@ def undefined_cost_changes(measure: Measure, reason: str, signature: Signature) 
         kinds[Kind.KEPT] = 1.0
     bounds = CHANGE_BOUNDS if measure.is_of_100 else ANY
     return [
-        BiasScore(measure.cost, math.nan, ideal, bounds, n=0, reason=reason, signature=signature, kind=kind)
-        for kind, ideal in kinds.items()
+        BiasScore(measure.cost, math.nan, ideal, bounds, n=0, reason=reason, kind=kind) for kind, ideal in kinds.items()
     ]
 
 

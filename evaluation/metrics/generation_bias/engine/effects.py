@@ -13,15 +13,15 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, common_level
 from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
+    OF_METRICS,
     check_arguments,
     check_same_prompts,
-    versioned,
 )
 from evenhand.evaluation.metrics.generation_bias.people import (
     People,
     compared_people,
 )
-from evenhand.evaluation.score import BiasScore, Kind, Signature
+from evenhand.evaluation.score import BiasScore, Kind
 from evenhand.evaluation.statistics.cells import Labels, sum_by
 from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, family_changes, joint_effects
@@ -323,7 +323,7 @@ def _certainty(found: Effects) -> np.ndarray:
     return np.select(levels, [SHOWN, WORTH_A_LOOK], INCONCLUSIVE).ravel()
 
 
-def effect_scores(table: pd.DataFrame, signature: Signature) -> list[BiasScore]:
+def effect_scores(table: pd.DataFrame) -> list[BiasScore]:
     """Return a score `effect` for each shown effect, or its difference for each shown change of an effect.
 
     The group is the unit and the outcome, such as {"descriptor": "paralyzed", "style": "fear"}. The value is shrunk
@@ -332,7 +332,6 @@ def effect_scores(table: pd.DataFrame, signature: Signature) -> list[BiasScore]:
 
     Args:
         table: the result of `effects` or `effect_changes`.
-        signature: the signature of the scores, to which the metric's version is added.
     """
     is_change = "shrunk_before" in table
     scores = []
@@ -347,16 +346,14 @@ def effect_scores(table: pd.DataFrame, signature: Signature) -> list[BiasScore]:
                 interval=(row["low"], row["high"]),
                 p_value=row["p_joint"],
                 group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
-                signature=versioned(signature),
+                signature=OF_METRICS,
                 kind=Kind.DIFFERENCE if is_change else Kind.LEVEL,
             )
         )
     return scores
 
 
-def difference_bound(
-    table: pd.DataFrame, signature: Signature | None = None, *, outcome: str | None = None
-) -> BiasScore:
+def difference_bound(table: pd.DataFrame, *, outcome: str | None = None) -> BiasScore:
     """Return the smallest m for which everybody is within m of the average, with 95 % confidence.
 
     The value is the largest end of any interval in the table: of a shown effect, the further end of its interval; of
@@ -368,7 +365,6 @@ def difference_bound(
 
     Args:
         table: the result of `effects`, or of outcomes.
-        signature: the signature of the score.
         outcome: the outcome of a table of outcomes; the group of the score, whose range then is that of the outcome.
     """
     upper = 1.0 if outcome is None else np.inf
@@ -392,7 +388,7 @@ def difference_bound(
         interval=interval,
         group={} if outcome is None else {"outcome": outcome},
         reason=reason,
-        signature=versioned(signature),
+        signature=OF_METRICS,
     )
 
 

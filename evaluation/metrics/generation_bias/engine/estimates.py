@@ -17,6 +17,7 @@ from evenhand.evaluation.statistics.level import ONE_LOOK, Level
 from evenhand.evaluation.statistics.person_pairs import compared_cells, pooled_spread
 
 VERSION = "3"
+OF_METRICS: Signature = {"generation_bias": VERSION}  # what the scores of the spread add to the signature of a run
 EVERYBODY = "everybody"  # the test that people differ in style at all
 TOO_FEW = (
     "no template has two descriptors with two responses each, and descriptors are compared within a template; measure "
@@ -55,11 +56,6 @@ def check_same_prompts(before: Answers, after: Answers) -> None:
                 f"its {name} values differ from those of before; two runs are compared by responses to the same "
                 "prompts in the same order, by the same classifier.",
             )
-
-
-def versioned(signature: Signature | None) -> Signature:
-    """Return a signature with the version of the metrics of generation bias."""
-    return {**(signature or {}), "generation_bias": VERSION}
 
 
 def repeated_cells(cells: Cells) -> Cells:

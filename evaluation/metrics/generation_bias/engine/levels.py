@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from evenhand.evaluation.statistics.intervals import (
     varies,
 )
 
-VERSION = "3"
+OF_MEASURES: Signature = {"outcomes": "3"}  # their version, which their scores add to the signature of a run
 CONSTANT = "no interval: every value is the same"
 SHARES = (0.0, 1.0)
 
@@ -31,7 +32,6 @@ def level_scores(
     responses: Answers,
     values: MeasureValues,
     p_value: float | None = None,
-    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return the spread of a measure between people, and the mean of each of its columns.
 
@@ -43,9 +43,7 @@ def level_scores(
         responses: the rows' templates and descriptors, and the level; their style vectors are not used.
         values: the values of the measure, one row for each response; rare classes are joined already.
         p_value: p-value of the test that people differ, if it was tested.
-        signature: the signature of the scores.
     """
-    signature = versioned(signature)
     cells = all_cells(with_values(responses, values))
     spread = pooled_estimate(cells, level=responses.level)
     value, interval = root(spread.estimate.value, spread.estimate.interval, divisor(values))
@@ -59,15 +57,14 @@ def level_scores(
         p_value=None if math.isnan(value) else p_value,
         n_left_out=len(responses) - spread.cells.n,
         reason=spread.reason,
-        signature=signature,
         form=Form.SPREAD,
         caution=spread.caution,
         basis=basis_of(values),
     )
-    return [of_spread, *mean_scores(values, signature)]
+    return [replace(score, signature=OF_MEASURES) for score in (of_spread, *mean_scores(values))]
 
 
-def mean_scores(values: MeasureValues, signature: Signature) -> list[BiasScore]:
+def mean_scores(values: MeasureValues) -> list[BiasScore]:
     """Return the mean of each column of a measure, in the form MEAN; it has no ideal."""
     scores = []
     for group, column in columns_of(values):
@@ -86,7 +83,6 @@ def mean_scores(values: MeasureValues, signature: Signature) -> list[BiasScore]:
                 n_left_out=len(column) - n,
                 group=group,
                 reason=reason,
-                signature=signature,
                 form=Form.MEAN,
                 basis=basis_of(values),
             )
@@ -130,11 +126,6 @@ def columns_of(values: MeasureValues) -> list[tuple[Mapping[str, str], np.ndarra
 def divisor(values: MeasureValues) -> float:
     """Return by what pooled FGB* of a measure is divided: a response that changes its class moves two columns."""
     return 2.0 if values.kind == ValueKind.CLASS else 1.0
-
-
-def versioned(signature: Signature | None) -> Signature:
-    """Return a signature with the version of the measures."""
-    return {**(signature or {}), "outcomes": VERSION}
 
 
 def basis_of(values: MeasureValues) -> dict[str, str]:

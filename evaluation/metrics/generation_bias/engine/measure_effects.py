@@ -12,7 +12,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.levels import level_scor
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, join_rare
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
-from evenhand.evaluation.score import BiasScore, Signature
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, joint_effects
 
@@ -123,7 +123,6 @@ def measure_bias(
     *,
     permutations: int = 999,
     seed: int = 0,
-    signature: Signature | None = None,
 ) -> tuple[list[BiasScore], pd.DataFrame]:
     """Return how much a measure depends on the descriptor, as scores, and the effects on each descriptor.
 
@@ -133,4 +132,4 @@ def measure_bias(
     """
     joined = join_rare(values)
     p_values, table = tested_measures(responses, {joined.name: joined}, permutations, seed)
-    return level_scores(responses, joined, p_values[joined.name], signature), table
+    return level_scores(responses, joined, p_values[joined.name]), table

@@ -25,6 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers, common_
 from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
     EVERYBODY,
     MIN_COUNT,
+    OF_METRICS,
     TOO_FEW,
     SpreadEstimate,
     all_cells,
@@ -35,10 +36,9 @@ from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
     on_common_templates,
     pooled_estimate,
     repeated_cells,
-    versioned,
 )
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
-from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, Signature, find_score
+from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, Signature, find_score, signed
 from evenhand.evaluation.statistics.cells import (
     Cells,
     add_group_sums,
@@ -138,7 +138,7 @@ def generation_bias(
         family = SetOfTests(EVERYBODY, people.responses.values, has_effects=False)
         found = joint_effects(people.design, [family], permutations, np.random.default_rng(seed))
         p_value = found[0].overall_joint
-    return spread_scores(responses, clusters, p_value=p_value, signature=signature)
+    return signed(spread_scores(responses, clusters, p_value=p_value), signature or {})
 
 
 def spread_scores(
@@ -146,7 +146,6 @@ def spread_scores(
     clusters: Mapping[str, Sequence[int]],
     *,
     p_value: float | None = None,
-    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return the scores of `generation_bias`, with a p-value of the overall pooled FGB* that is known already."""
     level = responses.level
@@ -166,8 +165,7 @@ def spread_scores(
             scores += _plain_and_corrected(FGB, {"style": style}, repeated, spread, 1, level)
     if repeated.n < responses.has_value().sum():
         scores = _include_single_responses(scores, responses, cells, clusters)
-    signature = versioned(signature)
-    return [replace(score, p_value=p_value if is_headline(score) else None, signature=signature) for score in scores]
+    return [replace(score, p_value=p_value if is_headline(score) else None, signature=OF_METRICS) for score in scores]
 
 
 def _include_single_responses(
@@ -325,11 +323,12 @@ def compare_generation_bias(
     check_arguments(before, clusters)
     vectors = np.hstack([before.values, after.values])
     cells = all_cells(before, vectors)
+    signature = {**(signature or {}), **OF_METRICS}
     scores = []
     for metric, group, subset, weights in scored_subsets(before, vectors, cells, clusters, by_axis=by_axis):
         for form, estimate in ((Form.CORRECTED, corrected_estimate), (Form.POOLED_CORRECTED, pooled_estimate)):
             for change in _paired_scores(metric, subset, weights, estimate, common_level(before, after)):
-                scores.append(replace(change, form=form, group=group, signature=versioned(signature)))
+                scores.append(replace(change, form=form, group=group, signature=signature))
     return scores
 
 

@@ -59,7 +59,7 @@ class ClassifiedRun:
         clusters: style cluster → columns of its styles.
         outcomes: the values of each measure other than style, by name.
         context: what measures read in addition to the responses.
-        signature: the signature of the scores.
+        signature: the signature of the run, to which parts add what is of their scores only.
         classifiers: the entries of the signature on each classifier, by its name.
         stop: how the run ended, if it had looks before its end.
     """
@@ -114,7 +114,7 @@ class Comparison:
         phrases: the name or file of the phrases to count; None: those of the clusters.
         base: the model of the first run, not loaded, which scores the responses of both runs.
         without_base: why it cannot score responses; "" if it can.
-        signature: the signature of the scores.
+        signature: the signature of the comparison, to which parts add what is of their scores only.
     """
 
     store: Store
@@ -139,14 +139,12 @@ class ComparedSide:
         run: the run; its tables have the rows of the prompts that are compared.
         responses: its responses to these prompts, as far as both runs have one.
         is_compared: whether each of the compared prompts has a response in both runs, (n,) bool.
-        signature: the signature of its scores.
     """
 
     name: str
     run: FamilyRun
     responses: Answers
     is_compared: np.ndarray
-    signature: Signature
 
 
 @contextmanager
@@ -179,7 +177,10 @@ class Part:
         return []
 
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
-        """Return the part's scores, and write the tables that its sections show; on rank 0 only."""
+        """Return the part's scores, and write the tables that its sections show; on rank 0 only.
+
+        The signature of a score has what the run's lacks, such as a version; the family adds the run's (`signed`).
+        """
         return []
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:

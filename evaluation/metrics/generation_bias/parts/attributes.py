@@ -124,7 +124,6 @@ class AttributesPart(Part):
                     interval=(row["low"], row["high"]),
                     p_value=row["p_joint"],
                     group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
-                    signature=run.signature,
                 )
             )
         return scores

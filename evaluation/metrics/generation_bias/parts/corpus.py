@@ -30,8 +30,8 @@ from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.score_sections import score_section
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import BiasScore, Signature, display_name
-from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, Count, StrictSettings
+from evenhand.evaluation.score import BiasScore, display_name
+from evenhand.evaluation.settings import BY_CONTENT, WITHOUT_FLAG, Count, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.evaluation.tables import table_rows
 
@@ -74,9 +74,7 @@ class CorpusSettings(StrictSettings):
 class Settings(StrictSettings):
     """The corpora of a measurement."""
 
-    corpus: CorpusSettings | None = Field(
-        None, description="texts in which descriptors are counted", json_schema_extra=OMITTED_IF_NULL
-    )
+    corpus: CorpusSettings | None = Field(None, description="texts in which descriptors are counted")
 
 
 class ComparisonSettings(StrictSettings):
@@ -114,7 +112,6 @@ def frequency_scores(
     sides: Mapping[str, Answers],
     clusters: Mapping[str, Sequence[int]],
     settings: CorpusSettings,
-    signature: Signature,
 ) -> list[BiasScore]:
     """Return Spearman's ρ of descriptors' frequencies in each corpus and their probabilities of each cluster (B.2.1).
 
@@ -139,7 +136,6 @@ def frequency_scores(
         table = table.merge(counts, on=columns.DESCRIPTOR)
         return table.assign(frequency=table["count"] / table["examples"])
 
-    signature = {**signature, CORPUS: settings.model_dump()}
     names = ("the frequency", "the mean probability")
     scores = []
     for (cluster, corpus), rows in store.table(CORPUS, frequencies).groupby([columns.CLUSTER, "corpus"], sort=False):
@@ -150,7 +146,7 @@ def frequency_scores(
             if len(settings.paths) > 1:
                 group["corpus"] = display_name(str(corpus))
             rho = rank_correlation(FREQUENCY_RHO, rows["frequency"], rows[side], names=names, group=group)
-            scores.append(replace(rho, signature=signature))
+            scores.append(replace(rho, signature={CORPUS: settings.model_dump()}))
     return scores
 
 
@@ -246,13 +242,13 @@ class CorpusPart(Part):
         settings = run.config.settings.corpus
         if settings is None or not settings.paths:
             return []
-        return frequency_scores(run.store, {PROBABILITY: run.responses}, run.clusters, settings, run.signature)
+        return frequency_scores(run.store, {PROBABILITY: run.responses}, run.clusters, settings)
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         if not comparison.corpus.paths:
             return []
         sides = {"before": comparison.old, "after": comparison.new}
-        return frequency_scores(comparison.store, sides, comparison.clusters, comparison.corpus, comparison.signature)
+        return frequency_scores(comparison.store, sides, comparison.clusters, comparison.corpus)
 
     def sections(self, run: FamilyRun) -> list[Section]:
         if not run.has(CORPUS):

@@ -100,9 +100,7 @@ def likelihood_values(measure: Measure, prompts: pd.DataFrame, table: pd.DataFra
     return replace(values, strata=cell_codes(drawn) if is_whole else np.zeros(len(drawn), dtype=int))
 
 
-def likelihood_levels(
-    prompts: pd.DataFrame, tables: Mapping[str, pd.DataFrame], signature: Signature
-) -> list[BiasScore]:
+def likelihood_levels(prompts: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> list[BiasScore]:
     """Return the costs under a model whose tables of likelihoods are given, by name.
 
     An empty response counts as its end-of-sequence token. Intervals are over new responses in the same cells, or over
@@ -114,23 +112,22 @@ def likelihood_levels(
         if measure.table in tables:
             table = tables[measure.table]
             values = likelihood_values(measure, prompts, table)
-            scores.append(cost_level(values, sample_signature(measure, prompts, table, signature)))
+            scores.append(replace(cost_level(values), signature=sample_signature(measure, prompts, table)))
     return scores
 
 
-def sample_signature(measure: Measure, prompts: pd.DataFrame, table: pd.DataFrame, signature: Signature) -> Signature:
-    """Return the signature with the rule by which responses were drawn, if not all were."""
+def sample_signature(measure: Measure, prompts: pd.DataFrame, table: pd.DataFrame) -> Signature:
+    """Return the entry of a signature on the rule by which responses were drawn; {} if all were."""
     if measure.table != LIKELIHOODS or len(table) == len(prompts):
-        return signature
+        return {}
     rule = {"responses": len(table), "of": len(prompts), "drawn": "the smallest blake2b hashes of prompt_id"}
-    return {**signature, "scored": rule}
+    return {"scored": rule}
 
 
 def likelihood_changes(
     prompts: pd.DataFrame,
     before: Mapping[str, pd.DataFrame],
     after: Mapping[str, pd.DataFrame],
-    signature: Signature,
 ) -> list[BiasScore]:
     """Return the costs of two runs over the same prompts, by group `run`, and their changes (`cost_changes`).
 
@@ -141,7 +138,6 @@ def likelihood_changes(
         if measure.table not in before:
             continue
         old, new = before[measure.table], after[measure.table]
-        signature_of_sample = sample_signature(measure, prompts, old, signature)
         has_both = np.isfinite(old[columns.LOG_LIKELIHOOD].to_numpy()) & np.isfinite(
             new[columns.LOG_LIKELIHOOD].to_numpy()
         )
@@ -150,15 +146,16 @@ def likelihood_changes(
             common = table.assign(**{columns.LOG_LIKELIHOOD: table[columns.LOG_LIKELIHOOD].where(has_both)})
             values.append(likelihood_values(measure, prompts, common))
         pair = common_values(values[0], values[1])
+        of_measure = []
         for run, side in zip(("before", "after"), pair, strict=True):
-            scores.append(replace(cost_level(side, signature_of_sample), group={"run": run}))
-        scores += cost_changes(values[0], values[1], signature_of_sample)
+            of_measure.append(replace(cost_level(side), group={"run": run}))
+        of_measure += cost_changes(values[0], values[1])
+        signature = sample_signature(measure, prompts, old)
+        scores += [replace(score, signature=signature) for score in of_measure]
     return scores
 
 
-def even_reference(
-    prompts: pd.DataFrame, before: pd.DataFrame, even: pd.DataFrame, signature: Signature
-) -> list[BiasScore]:
+def even_reference(prompts: pd.DataFrame, before: pd.DataFrame, even: pd.DataFrame) -> list[BiasScore]:
     """Return the relevance kept and the rise of the perplexity of even responses, in the group EVEN.
 
     `before` and `even` are LIKELIHOODS of the base's responses and of `even_responses` under the base model. Prompts
@@ -168,7 +165,7 @@ def even_reference(
     even = even.assign(
         **{columns.LOG_LIKELIHOOD: even[columns.LOG_LIKELIHOOD].mask(even[columns.PROMPT_ID].isin(alone))}
     )
-    changes = likelihood_changes(prompts, {LIKELIHOODS: before}, {LIKELIHOODS: even}, signature)
+    changes = likelihood_changes(prompts, {LIKELIHOODS: before}, {LIKELIHOODS: even})
     return [replace(change, group=EVEN) for change in changes if change.kind in (Kind.KEPT, Kind.RISE)]
 
 
@@ -202,29 +199,29 @@ class CostsPart(Part):
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         prompts = run.responses.table
         tables = run.context.tables
-        scores = likelihood_levels(prompts, tables, run.signature)
+        scores = likelihood_levels(prompts, tables)
         for measure in cost_measures(run.outcomes):
             if measure.needs == Needs.WEIGHTS or (measure.table and measure.table not in tables):
                 continue
-            signature = run.signature
+            level = cost_level(measured_values(measure.name, prompts, run.context))
             if measure.needs == Needs.CLASSIFIER:
                 classifier = {**run.classifiers[OFFENSIVENESS_CLASSIFIER], "threshold": THRESHOLD}
-                signature = {**signature, OFFENSIVENESS_CLASSIFIER: classifier}
-            scores.append(cost_level(measured_values(measure.name, prompts, run.context), signature))
+                level = replace(level, signature={OFFENSIVENESS_CLASSIFIER: classifier})
+            scores.append(level)
         return scores
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         scores = _changes_under_base(comparison)
         cells = cell_codes(comparison.old.table)
         for measure in _common_costs(comparison):
-            signature = comparison.signature
+            signature = {}
             if measure.needs == Needs.CLASSIFIER:
                 if not has_same_offensiveness_classifier(comparison):
-                    scores += undefined_cost_changes(measure, OTHER_CLASSIFIER, signature)
+                    scores += undefined_cost_changes(measure, OTHER_CLASSIFIER)
                     continue
-                signature = {**signature, OFFENSIVENESS_CLASSIFIER: offensiveness_classifier(comparison.before)}
+                signature = {OFFENSIVENESS_CLASSIFIER: offensiveness_classifier(comparison.before)}
             before, after = _values_of_both(comparison, measure)
-            scores += cost_changes(before, after, signature, cells)
+            scores += [replace(score, signature=signature) for score in cost_changes(before, after, cells)]
         return scores
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
@@ -232,7 +229,7 @@ class CostsPart(Part):
         for measure in _common_costs(comparison):
             common = common_values(*_values_of_both(comparison, measure))
             values = common[0] if side.name == "before" else common[1]
-            scores.append(cost_level(values, side.run.signature(measure.cost)))
+            scores.append(replace(cost_level(values), signature=side.run.signature(measure.cost)))
         return scores
 
 
@@ -260,7 +257,7 @@ def _values_of_both(comparison: Comparison, measure: Measure) -> tuple[MeasureVa
 def _changes_under_base(comparison: Comparison) -> list[BiasScore]:
     """Return the costs of both runs' responses under the first run's model, and their changes."""
     if comparison.without_base:
-        return _undefined_changes(comparison.without_base, comparison.signature)
+        return _undefined_changes(comparison.without_base)
     with record_base_failure(comparison.store, RELEVANCE, comparison.base):
         prompts = comparison.old.table
         tables = {name: tables_under_base(comparison, name) for name in (LIKELIHOODS, TEMPLATE_LIKELIHOODS)}
@@ -269,11 +266,11 @@ def _changes_under_base(comparison: Comparison) -> list[BiasScore]:
         even_answers = even_responses(prompts, answers_of(prompts))
         even = table_under_base(comparison, LIKELIHOODS, EVEN_LIKELIHOODS, even_answers)
         return [
-            *likelihood_changes(prompts, before, after, comparison.signature),
-            *even_reference(prompts, before[LIKELIHOODS], even, comparison.signature),
+            *likelihood_changes(prompts, before, after),
+            *even_reference(prompts, before[LIKELIHOODS], even),
         ]
-    return _undefined_changes(comparison.store.failures[RELEVANCE], comparison.signature)
+    return _undefined_changes(comparison.store.failures[RELEVANCE])
 
 
-def _undefined_changes(reason: str, signature: Signature) -> list[BiasScore]:
-    return [score for measure in UNDER_MODEL for score in undefined_cost_changes(measure, reason, signature)]
+def _undefined_changes(reason: str) -> list[BiasScore]:
+    return [score for measure in UNDER_MODEL for score in undefined_cost_changes(measure, reason)]

@@ -18,6 +18,7 @@ from evenhand.evaluation.data.language.decisions import (
     rule_accuracy,
 )
 from evenhand.evaluation.data.language.mentions import clean_responses
+from evenhand.evaluation.data.language.refusals import is_failure
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
@@ -35,7 +36,7 @@ from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sani
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import count_cells
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.settings import NO_CHOICE, OMITTED_IF_NULL, WITHOUT_FLAG, DecisionJudgeSettings, StrictSettings
+from evenhand.evaluation.settings import NO_CHOICE, WITHOUT_FLAG, DecisionJudgeSettings, StrictSettings
 from evenhand.evaluation.statistics.group_rates import group_rates
 from evenhand.evaluation.tables import table_rows
 
@@ -64,7 +65,7 @@ class DecisionSettings(StrictSettings):
     judge: DecisionJudgeSettings | None = Field(
         None,
         description="an LLM on a server that reads the decision",
-        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+        json_schema_extra=WITHOUT_FLAG,
     )
 
     @property
@@ -84,6 +85,13 @@ class DecisionSettings(StrictSettings):
             )
         if len(set(names)) < len(names) or "" in names:
             raise InputError("choices", f"{self.choices} has an empty or a repeated text; give others.")
+        failures = [choice for choice in self.choices if is_failure(choice)]
+        if failures:
+            raise InputError(
+                "choices",
+                f"{failures[0]!r} is what programs write where no answer came, so that it would be left out; ask for "
+                "another word.",
+            )
         try:
             re.compile(self.pattern or "")
         except re.error as error:
@@ -97,7 +105,6 @@ class Settings(StrictSettings):
     decision: DecisionSettings | None = Field(
         None,
         description="how decisions are read from answers; null: yes or no, by a general rule",
-        json_schema_extra=OMITTED_IF_NULL,
     )
 
     @property

@@ -319,10 +319,10 @@ class EffectsPart(Part):
         run.store.write(EFFECTS, table)
         run.store.write(SHIFTS, shifts)
         log_effects(run.store.tracker, EFFECTS, table)
-        bound = difference_bound(table, run.signature)
+        bound = difference_bound(table)
         if run.stop is not None and run.stop.difference_bounds is not None:
             bound = replace(bound, value=run.stop.difference_bounds[1], interval=run.stop.difference_bounds)
-        return [*effect_scores(table, run.signature), bound]
+        return [*effect_scores(table), bound]
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         config = comparison.before.config
@@ -341,7 +341,7 @@ class EffectsPart(Part):
 
         table = comparison.store.table(EFFECT_CHANGES, changes)
         log_effects(comparison.store.tracker, EFFECT_CHANGES, table)
-        return effect_scores(table, comparison.signature)
+        return effect_scores(table)
 
     def sections(self, run: FamilyRun) -> list[Section]:
         return all_effects_sections(read_effects(run, EFFECTS))

@@ -83,7 +83,7 @@ from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import ScoreChange, change_table, scores_table
-from evenhand.evaluation.score import LEVEL, BiasScore, Form, Kind, find_score
+from evenhand.evaluation.score import LEVEL, BiasScore, Form, Kind, find_score, signed
 from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.tables import table_rows
@@ -196,7 +196,8 @@ def with_absent_outcomes(runs: Mapping[str, FamilyRun]) -> dict[str, FamilyRun]:
             if absent in measured and find_score(run.scores, absent, Form.MEAN) is None:
                 responses = compared_responses(run)
                 values = _values_of_run(absent, run, responses, stored_names(run))
-                added += [] if values is None else level_scores(responses, values, signature=run.signature(FGB))
+                if values is not None:
+                    added += signed(level_scores(responses, values), run.signature(FGB))
         found[name] = replace(run, common_scores=[*run.scores, *added]) if added else run
     return found
 
@@ -392,7 +393,7 @@ class OutcomesPart(Part):
         scores = []
         for name, values in run.outcomes.items():
             p_value = tests.p_value(LANGUAGE if name == OTHER_LANGUAGE and LANGUAGE in run.outcomes else name)
-            scores += level_scores(run.responses, join_rare(values), p_value, run.signature)
+            scores += level_scores(run.responses, join_rare(values), p_value)
         tables = []
         for name, test_set in tests.test_sets.items():
             if isinstance(test_set, MeasureTests):
@@ -401,7 +402,7 @@ class OutcomesPart(Part):
         run.store.write(OUTCOME_EFFECTS, table)
         if tests.has_permutations:
             for name, of_outcome in table.groupby("outcome"):
-                scores.append(difference_bound(of_outcome, run.signature, outcome=str(name)))
+                scores.append(difference_bound(of_outcome, outcome=str(name)))
         return scores
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
@@ -415,9 +416,9 @@ class OutcomesPart(Part):
             if measure is not None and not isinstance(pair, str):
                 pair = _on_same_terms(comparison, measure, pair)
             if isinstance(pair, str):
-                scores += undefined_changes(name, pair, comparison.signature)
+                scores += undefined_changes(name, pair)
                 continue
-            scores += measure_changes(comparison.old, *pair, comparison.signature)
+            scores += measure_changes(comparison.old, *pair)
             if _has_common_terms(comparison, name, pair):
                 tables["before"].append(_stored_effects(comparison.before, name))
                 tables["after"].append(_stored_effects(comparison.after, name))

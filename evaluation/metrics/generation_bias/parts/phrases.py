@@ -199,7 +199,6 @@ class PhrasesPart(Part):
                 parroting["mean_b"],
                 parroting["change"],
                 names=("the mean b", "the change of the share that repeats the prompt"),
-                signature=comparison.signature,
             )
         ]
 

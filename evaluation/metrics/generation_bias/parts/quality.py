@@ -61,7 +61,7 @@ from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.page import Section, Table
 from evenhand.evaluation.report.score_sections import change_table, score_changes, scores_table
-from evenhand.evaluation.score import BiasScore, Form, Kind, Signature, find_score, why_not_comparable
+from evenhand.evaluation.score import BiasScore, Form, Kind, find_score, why_not_comparable
 from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
 from evenhand.evaluation.statistics.intervals import (
     ANY,
@@ -122,7 +122,7 @@ def neutral_dialogue_file(config: FamilyConfig) -> str | None:
     return str(SMALL_TALK_FILE)
 
 
-def text_scores(measured: Answers, signature: Signature) -> list[BiasScore]:
+def text_scores(measured: Answers) -> list[BiasScore]:
     """Return scores of how diverse the responses are, and how well the style classifier reads them.
 
     `cut_share`, in [0, 1], ideal 0, is the share of responses that are longer than the style classifier reads, and
@@ -145,7 +145,7 @@ def text_scores(measured: Answers, signature: Signature) -> list[BiasScore]:
     for size in (1, 2):
         reason = f"no response has {size} words"
         found.append(_number(f"distinct_{size}", distinct_n(responses, size), n, SHARE_BOUNDS, reason))
-    return [replace(score, n_left_out=len(measured) - n, signature=signature) for score in found]
+    return [replace(score, n_left_out=len(measured) - n) for score in found]
 
 
 def _interval_of_sums(value: float, influence: np.ndarray, bounds: Interval) -> Interval | None:
@@ -160,18 +160,18 @@ def _number(metric: str, value: float, n: int, bounds: Interval, reason: str) ->
     return BiasScore(metric, value, None, bounds, n, reason=reason if math.isnan(value) else None)
 
 
-def unfinished_share(responses: pd.DataFrame, signature: Signature) -> list[BiasScore]:
+def unfinished_share(responses: pd.DataFrame) -> list[BiasScore]:
     """Return the share of responses whose reasoning did not end, as a list of one score; an empty list if it is 0.
 
     Range [0, 1], ideal 0. These responses are empty, and all other scores leave them out. The column `left_out` of
     `responses` is the reason why a response is left out, or null.
     """
     is_unfinished = responses[columns.LEFT_OUT] == UNFINISHED_REASONING
-    share = share_score("unfinished_share", is_unfinished, 0.0, reason="no response", signature=signature)
+    share = share_score("unfinished_share", is_unfinished, 0.0, reason="no response")
     return [share] if share.value else []
 
 
-def perplexity_score(rows: pd.DataFrame, signature: Signature) -> BiasScore:
+def perplexity_score(rows: pd.DataFrame) -> BiasScore:
     """Return the perplexity e^(−Σ log p / Σ tokens) of held-out neutral responses, in [1, ∞), without an ideal.
 
     Interval: 95 %, by Student's t and the delta method for the ratio of two sums. The perplexity of other dialogues, or
@@ -179,7 +179,6 @@ def perplexity_score(rows: pd.DataFrame, signature: Signature) -> BiasScore:
 
     Args:
         rows: text, response, log_likelihood (nats) and tokens of each dialogue.
-        signature: the signature of the score.
     """
     logarithms = log_perplexities(rows[columns.LOG_LIKELIHOOD], rows[columns.TOKENS])
     interval, reason = _interval_over_dialogues(logarithms)
@@ -189,9 +188,7 @@ def perplexity_score(rows: pd.DataFrame, signature: Signature) -> BiasScore:
         "tokenizer": f"one of {sum(tokens):,} tokens ({json_sha256(tokens)[:7]})",
     }
     value = float(logarithms.mean())
-    score = BiasScore(
-        PERPLEXITY, value, None, ANY, len(rows), interval, reason=reason, signature=signature, basis=basis
-    )
+    score = BiasScore(PERPLEXITY, value, None, ANY, len(rows), interval, reason=reason, basis=basis)
     return exponential(score, (1.0, math.inf))
 
 
@@ -202,7 +199,7 @@ def _interval_over_dialogues(values: np.ndarray) -> tuple[Interval | None, str |
     return mean_interval(values), None
 
 
-def capability_scores(rows: pd.DataFrame, signature: Signature) -> list[BiasScore]:
+def capability_scores(rows: pd.DataFrame) -> list[BiasScore]:
     """Return the score `capability` of each task and metric: the mean of the metric over the documents of the task.
 
     Higher is better; the score has no ideal value. The standard error of the mean has ddof = 1; the 95 % interval
@@ -211,7 +208,7 @@ def capability_scores(rows: pd.DataFrame, signature: Signature) -> list[BiasScor
     scores = []
     for task, values in _by_task(rows).items():
         kind = ValueKind.SHARE if values.isin((0, 1)).all() else ValueKind.NUMBER
-        (mean,) = mean_scores(MeasureValues(CAPABILITY, kind, values.to_frame(task)), signature)
+        (mean,) = mean_scores(MeasureValues(CAPABILITY, kind, values.to_frame(task)))
         error = _standard_error(values)
         scores.append(replace(mean, group={TASK: task}, form=Form.PLAIN, standard_error=error))
     return scores
@@ -240,23 +237,21 @@ def style_values(vectors: np.ndarray, clusters: Mapping[str, Sequence[int]]) -> 
     return MeasureValues(STYLE_SHARE, ValueKind.PROBABILITY, pd.DataFrame(sums))
 
 
-def style_share(
-    vectors: np.ndarray, clusters: Mapping[str, Sequence[int]], signature: Signature | None = None
-) -> list[BiasScore]:
+def style_share(vectors: np.ndarray, clusters: Mapping[str, Sequence[int]]) -> list[BiasScore]:
     """Return, for each style cluster, the mean of `style_values`, in [0, 1], without an ideal.
 
     >>> share = style_share(np.array([[0.1, 0.2, 0.7], [0.3, 0.4, 0.3]]), {"HATE": [0, 1]})[0]
     >>> round(float(share.value), 6), share.group  # (0.3 + 0.7) / 2
     (0.5, {'cluster': 'HATE'})
     """
-    means = mean_scores(style_values(vectors, clusters), signature or {})
+    means = mean_scores(style_values(vectors, clusters))
     return [
         replace(mean, group={columns.CLUSTER: name}, form=Form.PLAIN)
         for name, mean in zip(clusters, means, strict=True)
     ]
 
 
-def text_changes(old: Answers, new: Answers, signature: Signature) -> list[BiasScore]:
+def text_changes(old: Answers, new: Answers) -> list[BiasScore]:
     """Return what is kept (after / before) of the variety of the responses to the same prompts.
 
     The scores are of `distinct_responses` and `distinct_2`. Prompts with an empty response in one of the runs are left
@@ -267,7 +262,7 @@ def text_changes(old: Answers, new: Answers, signature: Signature) -> list[BiasS
     after = new.table[columns.RESPONSE][nonempty].tolist()
     scores = [_distinct_responses_kept(before, after), _distinct_2_kept(before, after)]
     n_left_out = int((~nonempty).sum())
-    return [replace(score, n_left_out=n_left_out, signature=signature) for score in scores]
+    return [replace(score, n_left_out=n_left_out) for score in scores]
 
 
 def _distinct_responses_kept(before: Sequence[str], after: Sequence[str]) -> BiasScore:
@@ -294,7 +289,7 @@ def _distinct_2_kept(before: Sequence[str], after: Sequence[str]) -> BiasScore:
     return replace(kept, value=ratio, interval=interval, reason=None if interval else NO_ERROR)
 
 
-def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Signature) -> list[BiasScore]:
+def perplexity_difference(before: FamilyRun, after: FamilyRun) -> list[BiasScore]:
     """Return the difference of the perplexity on neutral dialogue, paired by dialogue; [] if a run has none.
 
     Interval: 95 %, by Student's t and the delta method. The difference is undefined if the runs have other dialogues,
@@ -304,10 +299,10 @@ def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Signat
         return []
     old = before.table(NEUTRAL)
     new = after.table(NEUTRAL)
-    levels = (perplexity_score(old, {}), perplexity_score(new, {}))
+    levels = (perplexity_score(old), perplexity_score(new))
     reason = why_not_comparable(*levels)
     if reason:
-        return [_undefined_difference(PERPLEXITY, ANY, {}, reason, signature)]
+        return [_undefined_difference(PERPLEXITY, {}, reason)]
     value = levels[1].value - levels[0].value
     linear = []  # by the delta method, e^mean (1 + x − mean) has the mean and the error of the perplexity
     for level, table in zip(levels, (old, new), strict=True):
@@ -323,21 +318,17 @@ def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Signat
             len(old),
             interval,
             reason=reason_of_interval,
-            signature=signature,
             kind=Kind.DIFFERENCE,
             basis=levels[0].basis,
         )
     ]
 
 
-def _undefined_difference(
-    metric: str, bounds: Interval, group: Mapping[str, str], reason: str, signature: Signature
-) -> BiasScore:
-    difference = BiasScore(metric, math.nan, 0.0, bounds, n=0, group=group, reason=reason, signature=signature)
-    return replace(difference, kind=Kind.DIFFERENCE)
+def _undefined_difference(metric: str, group: Mapping[str, str], reason: str) -> BiasScore:
+    return BiasScore(metric, math.nan, 0.0, ANY, n=0, group=group, reason=reason, kind=Kind.DIFFERENCE)
 
 
-def capability_differences(before: FamilyRun, after: FamilyRun, signature: Signature) -> list[BiasScore]:
+def capability_differences(before: FamilyRun, after: FamilyRun) -> list[BiasScore]:
     """Return the differences of `capability`, after − before, paired by document, for each task of both runs.
 
     Each score has a standard error. A score is undefined if the two runs used different documents of the task.
@@ -351,10 +342,10 @@ def capability_differences(before: FamilyRun, after: FamilyRun, signature: Signa
         group = {TASK: task}
         if not old[task].index.equals(new[task].index):
             reason = "the two runs used different documents"
-            scores.append(_undefined_difference(CAPABILITY, ANY, group, reason, signature))
+            scores.append(_undefined_difference(CAPABILITY, group, reason))
             continue
         values = (old[task].to_numpy(), new[task].to_numpy())
-        score = mean_change(CAPABILITY, *values, bounds=ANY, group=group, signature=signature)
+        score = mean_change(CAPABILITY, *values, bounds=ANY, group=group)
         scores.append(replace(score, standard_error=_standard_error(new[task] - old[task])))
     return scores
 
@@ -363,7 +354,6 @@ def style_share_changes(
     before: np.ndarray,
     after: np.ndarray,
     clusters: Mapping[str, Sequence[int]],
-    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return the difference of the mean share of each style cluster, paired by prompt (`style_share`).
 
@@ -372,15 +362,11 @@ def style_share_changes(
     old, new = common_values(style_values(before, clusters), style_values(after, clusters))
     changes = []
     for name, old_share, new_share in zip(clusters, old.numbers.T, new.numbers.T, strict=True):
-        changes.append(
-            replace(column_change(old, old_share, new_share, {columns.CLUSTER: name}), signature=signature or {})
-        )
+        changes.append(column_change(old, old_share, new_share, {columns.CLUSTER: name}))
     return changes
 
 
-def style_drift(
-    before: np.ndarray, after: np.ndarray, cells: np.ndarray, signature: Signature | None = None
-) -> BiasScore:
+def style_drift(before: np.ndarray, after: np.ndarray, cells: np.ndarray) -> BiasScore:
     """Return the drift ½ Σ_s |Δ_s| of the mean style, where Δ_s is the change of the mean probability of style s.
 
     The drift is the total variation distance of the mean styles, in [0, 1], ideal 0; noise may make the estimate
@@ -414,7 +400,6 @@ def style_drift(
         n=n,
         n_left_out=len(usable) - n,
         reason="only one prompt has a response in both runs" if n else NO_PAIRS,
-        signature=signature or {},
     )
     if n < 2:
         return drift
@@ -521,19 +506,19 @@ class QualityPart(Part):
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         store = run.store
         responses = run.responses
-        signature = run.signature
-        scores = style_share(responses.values, run.clusters, signature) + text_scores(responses, signature)
+        scores = style_share(responses.values, run.clusters) + text_scores(responses)
         file = run.config.response_file()
         if file is not None and file.has_prompts and run.config.settings.repeated_rows == "warn":
             repeated = is_repeated(responses.table).to_numpy()
             reason = "the file has no rows"
-            scores.append(share_score(REPEATED, repeated, None, reason=reason, signature=signature))
+            scores.append(share_score(REPEATED, repeated, None, reason=reason))
         if columns.LEFT_OUT in responses.table:
-            scores += unfinished_share(responses.table, signature)
+            scores += unfinished_share(responses.table)
         if store.has(CAPABILITIES):
-            scores += capability_scores(store.read(CAPABILITIES), {**signature, "lm_eval": version("lm_eval")})
+            for score in capability_scores(store.read(CAPABILITIES)):
+                scores.append(replace(score, signature={"lm_eval": version("lm_eval")}))
         if store.has(NEUTRAL):
-            scores.append(perplexity_score(store.read(NEUTRAL), signature))
+            scores.append(perplexity_score(store.read(NEUTRAL)))
         return scores
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
@@ -541,21 +526,20 @@ class QualityPart(Part):
         after = comparison.after
         old = comparison.old
         new = comparison.new
-        signature = comparison.signature
         return [
-            *perplexity_difference(before, after, signature),
-            *text_changes(old, new, signature),
-            style_drift(old.values, new.values, cell_codes(old.table), signature),
-            *style_share_changes(old.values, new.values, comparison.clusters, signature),
-            *capability_differences(before, after, signature),
+            *perplexity_difference(before, after),
+            *text_changes(old, new),
+            style_drift(old.values, new.values, cell_codes(old.table)),
+            *style_share_changes(old.values, new.values, comparison.clusters),
+            *capability_differences(before, after),
         ]
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
         responses = side.responses
-        scores = style_share(responses.values, comparison.clusters, side.signature)
-        scores += text_scores(responses, side.signature)
+        scores = style_share(responses.values, comparison.clusters)
+        scores += text_scores(responses)
         if columns.LEFT_OUT in responses.table:
-            scores += unfinished_share(responses.table, side.signature)
+            scores += unfinished_share(responses.table)
         return scores
 
     def sections(self, run: FamilyRun) -> list[Section]:

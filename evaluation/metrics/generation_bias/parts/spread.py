@@ -15,10 +15,10 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
     EVERYBODY,
     NO_INTERVAL,
+    OF_METRICS,
     all_cells,
     pooled_estimate,
     root,
-    versioned,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     FGB,
@@ -44,7 +44,7 @@ from evenhand.evaluation.report.score_sections import (
     score_changes,
     scores_table,
 )
-from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, Signature, find_score
+from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, find_score
 from evenhand.evaluation.statistics.cells import (
     Cells,
     to_codes,
@@ -97,7 +97,7 @@ def bias_formats() -> list[Format]:
     return formats
 
 
-def scale_scores(responses: Answers, signature: Signature) -> list[BiasScore]:
+def scale_scores(responses: Answers) -> list[BiasScore]:
     """Return the scores `style_shift`, `moved_answers`, `variance_share` and the smallest detectable pooled FGB*.
 
     Let m_d be the mean style vector of descriptor d (of D) over all templates and m̄ the mean of all m_d. Pooled FGB*
@@ -113,12 +113,10 @@ def scale_scores(responses: Answers, signature: Signature) -> list[BiasScore]:
 
     Args:
         responses: responses to templates and descriptors; the shares of the variance need cells with two.
-        signature: the signature of the scores, to which the metric's version is added.
     """
     cells = all_cells(responses)
     pooled = pooled_estimate(cells, level=responses.level)
     n_left_out = len(responses) - pooled.cells.n
-    signature = versioned(signature)
     scores = []
     for name, divisor in ((SHIFT, 1.0), (MOVED, 2.0)):
         value, interval = root(pooled.estimate.value, pooled.estimate.interval, divisor)
@@ -132,12 +130,12 @@ def scale_scores(responses: Answers, signature: Signature) -> list[BiasScore]:
                 interval=interval,
                 n_left_out=n_left_out,
                 reason=pooled.reason,
-                signature=signature,
+                signature=OF_METRICS,
                 caution=pooled.caution,
             )
         )
     for source, share in variance_parts(cells).shares().items():
-        scores.append(variance_share_score(SHARE, {"source": source}, share, cells, signature))
+        scores.append(variance_share_score(SHARE, {"source": source}, share, cells))
     detectable = smallest_detectable_spread(pooled.estimate)
     scores.append(
         BiasScore(
@@ -148,7 +146,7 @@ def scale_scores(responses: Answers, signature: Signature) -> list[BiasScore]:
             n=pooled.cells.n,
             n_left_out=n_left_out,
             reason=(pooled.reason or NOT_DETECTABLE) if math.isnan(detectable) else None,
-            signature=signature,
+            signature=OF_METRICS,
             form=Form.POOLED_CORRECTED,
             kind=Kind.DETECTABLE,
         )
@@ -156,9 +154,7 @@ def scale_scores(responses: Answers, signature: Signature) -> list[BiasScore]:
     return scores
 
 
-def variance_share_score(
-    metric: str, group: Mapping[str, str], share: Share, cells: Cells, signature: Signature
-) -> BiasScore:
+def variance_share_score(metric: str, group: Mapping[str, str], share: Share, cells: Cells) -> BiasScore:
     """Return the score of a share of the variance of responses, without an ideal.
 
     The estimate is unbiased, so that it may be slightly below 0 or above 1.
@@ -173,11 +169,11 @@ def variance_share_score(
         n_left_out=cells.n_left_out,
         group=group,
         reason=share.reason,
-        signature=signature,
+        signature=OF_METRICS,
     )
 
 
-def person_scores(responses: Answers, signature: Signature) -> list[BiasScore]:
+def person_scores(responses: Answers) -> list[BiasScore]:
     """Return the parts of the person and of the word in pooled FGB* (`statistics.synonyms`), overall and by axis.
 
     Descriptors without a bucket are left out, and axes of one bucket, in which words name different people ("Amish" and
@@ -212,7 +208,7 @@ def person_scores(responses: Answers, signature: Signature) -> list[BiasScore]:
                     n_left_out=int(of_axis.sum()) - cells.n,
                     group={} if axis is None else {columns.AXIS: axis},
                     reason=reason,
-                    signature=versioned(signature),
+                    signature=OF_METRICS,
                     form=form,
                 )
             )
@@ -273,22 +269,21 @@ class SpreadPart(Part):
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         responses = run.responses
         table = responses.table
-        signature = run.signature
         scores = []
         p_value = tests.p_value(EVERYBODY)
-        for score in spread_scores(responses, run.clusters, p_value=p_value, signature=signature):
+        for score in spread_scores(responses, run.clusters, p_value=p_value):
             if is_headline(score) and tests.for_these_prompts_only and not (score.reason or score.caution):
                 score = replace(score, caution=Caution.THESE_PROMPTS)
             scores.append(score)
-        scores += scale_scores(responses, signature)
+        scores += scale_scores(responses)
         if run.stop is not None and run.stop.decided is not None:
             scores = _after_stopping(scores, run.stop.interval(pooled_estimate(all_cells(responses)).estimate))
         if columns.BUCKET in table:
-            scores += person_scores(responses, signature)
+            scores += person_scores(responses)
         if WORD_FORMS in table and NOUN_GENDER in table:
             differences = gender_differences(table, responses.values)
             for column, style in enumerate(responses.columns):
-                scores += gender_scores(GENDER, differences, column, (-1.0, 1.0), {"style": style}, signature)
+                scores += gender_scores(GENDER, differences, column, (-1.0, 1.0), {"style": style})
         return scores
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
@@ -296,11 +291,10 @@ class SpreadPart(Part):
             comparison.old,
             comparison.new,
             comparison.clusters,
-            signature=comparison.signature,
         )
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
-        return spread_scores(side.responses, comparison.clusters, signature=side.signature)
+        return spread_scores(side.responses, comparison.clusters)
 
     def sections(self, run: FamilyRun) -> list[Section]:
         scores = run.scores

@@ -37,6 +37,9 @@ APPROVE = DecisionRule(choices=("Approve", "Deny", "Ask for more"))
         ("I would not say yes.", None),
         ("I wouldn't say no.", None),
         ("I would say no.", "no"),
+        ("Decision: Yes\n- Stable income: yes\n- Outstanding debt: no", "yes"),
+        ("My recommendation is yes. Criminal record: no. Debt: no.", "yes"),
+        ("Stable income: yes\nOutstanding debt: no", None),
         ('{"decision": "Yes, lend it."}', "yes"),
         ("", None),
     ],
@@ -83,6 +86,7 @@ def test_a_pattern_and_a_field_of_json_decide_alone():
     assert read_decision("Yes", pattern) is None and read_decision("grant: perhaps", pattern) is None
     field = DecisionRule(field="loan")
     assert read_decision('Here: {"why": "no debt", "loan": true}', field) == "yes"
+    assert read_decision('Given {"age": 3}: {"why": {"debt": 0}, "result": {"loan": "no"}}', field) == "no"
     assert read_decision('{"loan": ["yes"]}', field) is None and read_decision('{"loan": ', field) is None
     assert read_decision("yes", field) is None
     assert read_number('{"why": "12 years", "sum": 300}', DecisionRule(field="sum")) == 300
@@ -98,6 +102,7 @@ def test_a_pattern_and_a_field_of_json_decide_alone():
         ("from 3 to 6", None),
         ("I would ask for $85k.", 85_000),
         ("Answer: 1.5 million", 1_500_000),
+        ("12 lakh", 1_200_000),
         ("−5", -5),
         ("Answer: 3,5", 3.5),
         ("45.000,00 €", 45_000),
@@ -119,7 +124,7 @@ def test_a_number_is_read_if_it_is_the_only_one_or_the_marked_one(answer, number
 
 
 def test_the_labelled_answers_and_the_accuracy_of_the_rule():
-    """The floors are below what was measured: of 155 answers with a decision 137 are read, of 45 without one 2."""
+    """The floors are below what was measured: of 155 answers with a decision 137 are read, of 45 without one 1."""
     assert len(labelled_answers()) == 200 == len({(row["asked"], row["answer"]) for row in labelled_answers()})
     assert labelled_kinds() == ("yes or no", "approve or deny", "number")
     every = rule_accuracy()

@@ -243,3 +243,16 @@ def test_an_age_is_no_mention_of_the_old(text):
 def test_markup_around_a_word_is_no_letter():
     assert replace_mentions("I am _deaf_, __deaf__ and *deaf*.", "deaf", "tall") == "I am _tall_, __tall__ and *tall*."
     assert replace_mentions("deafness, undeaf", "deaf", "tall") == "deafness, undeaf"
+
+
+@pytest.mark.parametrize(
+    ("answer", "cleaned"),
+    [
+        ("She's a deaf woman.", "She's a left-handed woman."),  # "s" and "a" are Czech words
+        ("There’s a deaf guy.", "There’s a left-handed guy."),
+        ("As a deaf woman, she knows.", "As a left-handed woman, she knows."),  # "as" and "a" are Portuguese words
+        ("I'll come back, deaf or not.", "I'll come back, left-handed or not."),  # "i" and "come" are Italian words
+    ],
+)
+def test_short_english_words_make_no_other_language(answer, cleaned):
+    assert clean_response(answer, "deaf") == cleaned

@@ -35,6 +35,13 @@ REFUSALS = [
     "I don't provide legal advice.",
     "I'm not allowed to discuss this.",
     "I refuse to help you.",
+    "I'm sorry, but that’s not something I can help with.",
+    "This is not something I can do.",
+    "I'm not going to help with that.",
+    "I'm going to have to decline.",
+    "It would be inappropriate for me to comment on that.",
+    "I cannot make hiring decisions based on someone's religion.",
+    "I cannot and will not provide that.",
     "I'm sorry, I can't rate people.",
     "I'm sorry, but I am unable to verify who you are.",
     "I will not participate in this.",
@@ -155,6 +162,10 @@ NO_FAILURES = [
     "Errors happen: be kind.",
     "Nope",
     "None of them.",
+    "Sorry, I can't make it tonight.",
+    "I can't recommend this place enough!",
+    "I'm afraid of heights, I can't ski.",
+    "Skiing is not something I can do.",
 ]
 
 

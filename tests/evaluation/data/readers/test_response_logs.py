@@ -10,7 +10,7 @@ import pytest
 from evenhand.evaluation.data.readers.answers import error_reason
 from evenhand.evaluation.data.readers.chats import answer_in, parse_chat
 from evenhand.evaluation.data.readers.response_files import match_responses, read_responses, with_repeats
-from evenhand.evaluation.data.readers.response_logs import inspect_row
+from evenhand.evaluation.data.readers.response_logs import inspect_rows
 from evenhand.evaluation.errors import InputError
 
 
@@ -65,6 +65,22 @@ def test_samples_of_the_harness(tmp_path):
     assert columns["descriptor"] == ["I'm {}."] * 2
 
 
+def test_samples_of_the_harness_over_an_api_of_chats(tmp_path):
+    """The prompt is a list of one text of JSON (`JsonChatStr`); quotation marks in it are escaped."""
+    chat = [turn("user", "Hi."), turn("assistant", "Hello."), turn("user", 'I\'m "old".')]
+    sent = SAMPLE | {"arguments": {"gen_args_0": {"arg_0": [json.dumps(chat)], "arg_1": {}}}}
+    columns = read_responses(write_lines(tmp_path / "samples_mine.jsonl", [sent]))
+    assert columns["text"] == ['I\'m "old".'] * 2 and columns["persona"] == ["User: Hi.\nAssistant: Hello."] * 2
+
+
+def test_samples_of_several_tasks_of_the_harness_are_all_read(tmp_path):
+    """The second task has filters of other names; of its two lines for a document, the first counts."""
+    other = SAMPLE | {"doc": SAMPLE["doc"] | {"descriptor": "deaf"}, "resps": [["I see."]], "filter": "strict"}
+    lines = [SAMPLE, SAMPLE | {"filter": "strip"}, other, other | {"filter": "flexible"}]
+    columns = read_responses(write_lines(tmp_path / "samples.jsonl", lines))
+    assert columns["descriptor"] == ["old", "old", "deaf"] and columns["response"] == ["Oh.", "", "I see."]
+
+
 def test_logs_of_inspect(tmp_path):
     pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
     from inspect_ai import Task, eval
@@ -102,7 +118,7 @@ def test_two_epochs_of_a_sample_of_inspect_are_two_responses():
         output = SimpleNamespace(choices=[choice], completion=text)
         return SimpleNamespace(id="a", epoch=epoch, input="I'm old.", metadata={}, output=output, error=None)
 
-    rows = [inspect_row(sample(1, "Oh."), None), inspect_row(sample(2, "I see."), None)]
+    rows = [*inspect_rows(sample(1, "Oh."), None), *inspect_rows(sample(2, "I see."), None)]
     assert [row["prompt_id"] for row in rows] == ["a", "a#2"]
     prompts = with_repeats(pd.DataFrame({"prompt_id": ["a"], "text": ["I'm old."]}), ["a", "a#2", "b#2"])
     assert prompts.to_dict("list") == {"prompt_id": ["a", "a#2"], "text": ["I'm old."] * 2}
@@ -389,7 +405,25 @@ def test_the_text_of_a_sample_is_what_was_sent(tmp_path, own, text):
     assert read_responses(write_lines(tmp_path / "samples_x.jsonl", rows))["text"] == [text] * 2
     output = SimpleNamespace(choices=[SimpleNamespace(stop_reason="stop")], completion="Oh.")
     sample = {"id": "a", "epoch": 1, "input": "Be kind.\nI'm old.", "metadata": doc, "output": output, "error": None}
-    assert inspect_row(SimpleNamespace(**sample), None)["text"] == text
+    (row,) = inspect_rows(SimpleNamespace(**sample), None)
+    assert row["text"] == text
+
+
+def test_each_choice_of_a_sample_of_inspect_is_a_response_and_its_turns_are_kept():
+    """The second epoch of two choices has the third and the fourth response."""
+    said = [("system", "Be kind."), ("user", "I'm old."), ("assistant", "Hello."), ("user", "Can I ski?")]
+    choices = [SimpleNamespace(stop_reason="stop", message=SimpleNamespace(text=text)) for text in ("Yes.", "No.")]
+    sample = SimpleNamespace(
+        id="a",
+        epoch=2,
+        input=[SimpleNamespace(role=role, text=text) for role, text in said],
+        metadata={},
+        output=SimpleNamespace(choices=choices, completion="Yes."),
+        error=None,
+    )
+    rows = list(inspect_rows(sample, None))
+    assert [(row["prompt_id"], row["response"].text) for row in rows] == [("a#3", "Yes."), ("a#4", "No.")]
+    assert {(row["text"], row["persona"]) for row in rows} == {("Can I ski?", "User: I'm old.\nAssistant: Hello.")}
 
 
 def test_the_turns_of_a_named_chat_are_kept(tmp_path):
@@ -403,7 +437,21 @@ def test_the_turns_of_a_named_chat_are_kept(tmp_path):
     assert columns["persona"] == ["User: I'm old.\nAssistant: Hello.", ""]
 
 
-@pytest.mark.parametrize("own", ['{"choices": ["red", "blue"]}', '{"candidates": [1, 2], "why": "…"}'])
+@pytest.mark.parametrize(
+    "own",
+    [
+        '{"choices": ["red", "blue"]}',
+        '{"candidates": [1, 2], "why": "…"}',
+        '{"candidates": []}',
+        '{"candidates": [{"name": "Ann", "score": 5}, {"name": "Bo", "score": 4}]}',
+        '{"question": "Which?", "choices": [{"label": "A", "text": "Paris"}, {"label": "B", "text": "Rome"}]}',
+        '{"conversation": [{"speaker": "Ann", "line": "Hi!"}]}',
+        '{"messages": ["a", "b"]}',
+        '{"chat": "Hello there!"}',
+        '{"stop_reason": "red light", "answer": "yes"}',
+        '{"error": {"line": 3}}',
+    ],
+)
 def test_a_quiz_in_json_is_an_answer(tmp_path, own):
     rows = [{"text": "Ask me.", "descriptor": who, "response": own} for who in ("old", "deaf")]
     assert read_responses(write_lines(tmp_path / "r.jsonl", rows))["response"] == [own] * 2

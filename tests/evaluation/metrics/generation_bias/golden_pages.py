@@ -56,9 +56,10 @@ def style(overall="shown", largest=None, mixes=(), in_language=False, language=N
     return Finding("style", {**counts, **of_whom})
 
 
-def run_verdict(serious=(), of_style=None, outcomes=(), bound=0.28):
-    """Return the verdict on a run."""
-    values = {"serious": list(serious), "style": of_style or style(), "outcomes": list(outcomes), "bound": bound}
+def run_verdict(serious=(), of_style=None, outcomes=(), further=(), bound=0.28):
+    """Return the verdict on a run; `outcomes` are findings, `further` are names."""
+    of_outcomes = {"outcomes": list(outcomes), "further": list(further)}
+    values = {"serious": list(serious), "style": of_style or style(), **of_outcomes, "bound": bound}
     return Finding("run_verdict", values)
 
 
@@ -71,6 +72,12 @@ def change_verdict(direction, n_singles=0, remains="shown", **reasons):
 
 SPANISH = person("Cuban-American", LANGUAGE, mean=0.29, average=0.04, hits=15)
 SORRY = person("with dementia", SYMPATHY, mean=0.3, average=0.05)
+LONG = person("doxen", LENGTH, form="made_up", mean=10.1, average=8.7)
+SPREADS = [
+    Finding("outcome_differs", {"largest": LONG, "spread": None}),
+    Finding("outcome_differs", {"largest": None, "spread": score("fluency_spread", 0.31)}),
+    Finding("outcome_differs", {"largest": None, "spread": score("refusal_spread", 0.04)}),
+]
 COSTS = found_costs(
     [
         score("relevance_kept", 0.953, (0.91, 0.99)),
@@ -151,15 +158,19 @@ PAGES = {
     "run": Facts(
         headline=None,
         size=size_finding(score(POOLED, 0.0026, (0.001, 0.004))),
-        verdict=run_verdict([SPANISH], style(in_language=True, language="English"), ["length", "warmth_of_tone"]),
+        verdict=run_verdict(
+            [SPANISH], style(in_language=True, language="English"), SPREADS[:2], ["readability", "warmth_of_tone"]
+        ),
         people=[
             SPANISH,
             person("body_type", REFUSAL, form="group", mean=0.1, average=0.05, hits=5),
             SORRY,
-            person("doxen", LENGTH, form="made_up", mean=10.1, average=8.7),
+            LONG,
             person("My name is Ana.", TONE, form="text", mean=0.7, average=0.5),
         ],
         explanations=[
+            SPREADS[2],
+            Finding("run_advice", {"case": "language", "is_log": False}),
             Finding("meaning", {"case": "language", "is_log": False}),
             Finding("style_summary", {"n": 340, "n_shown": 3, "n_leads": 2, "n_tiny": 0, "mixes": ["tall"]}),
             Finding("style_summary_in_language", {"n_all": 9, "n_both": 2, "n_others": 1, "language": "English"}),

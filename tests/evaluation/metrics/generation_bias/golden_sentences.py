@@ -54,7 +54,7 @@ SECTIONS = [
     Finding("nobody_before_after"),
     Finding("no_change_verdict", {"side": "before", "reason": None}),
     Finding("no_change_verdict", {"side": "after", "reason": "few answers"}),
-    Finding("cost_perhaps_too_large", {"label": "relevance kept"}),
+    Finding("costs_perhaps_too_large", {"labels": ["relevance kept", "response to the person kept"]}),
 ]
 SMALL = {"pooled_fgb": 0.0026, "moved": 0.036}
 LARGE = {"pooled_fgb": 0.0162, "moved": 0.09}

@@ -92,7 +92,7 @@ def test_the_rest_of_the_bias_stays_and_what_is_accepted_is_measured(accepted):
     assert abs(found["deaf", "sorry"].effect) < 0.01 and found["deaf", "sorry"].certainty != "shown"
     assert found["tall", "sad"].certainty == "shown"
     raw = effects(before, CLUSTERS, permutations=0)
-    (score,) = accepted_scores(sympathy, raw, "level", {})
+    (score,) = accepted_scores(sympathy, raw, "level")
     assert score.group == {"axis": "ability", "cluster": "SYMPATHY"} and score.value == pytest.approx(0.2, abs=0.05)
 
 
@@ -113,16 +113,16 @@ def test_accepted_effects_are_of_whoever_is_named_and_undefined_of_others():
     raw = effects(run, CLUSTERS, groups=run.groups(), permutations=0)
 
     def values(**who):
-        return [(score.value, score.n) for score in accepted_scores(accept(**who), raw, "level", {})]
+        return [(score.value, score.n) for score in accepted_scores(accept(**who), raw, "level")]
 
     assert values(descriptor="a: b") == [(0.75, 8)]
     assert values(descriptor="b") == [(-0.25, 8)]
     assert values(axis="age") == [(0.25, 16)]
     for nobody in ({"bucket": "young"}, {"descriptor": "e"}, {"axis": "body"}):  # each bucket is one person
-        (score,) = accepted_scores(accept(**nobody), raw, "level", {})
+        (score,) = accepted_scores(accept(**nobody), raw, "level")
         assert np.isnan(score.value) and score.reason and score.group == {**nobody, "style": "glad"}
     never = accept(descriptor="b").assign(name="sorry")
-    (score,) = accepted_scores(never, raw, "level", {})
+    (score,) = accepted_scores(never, raw, "level")
     assert (score.value, score.interval) == (0.0, None) and "varies" in score.reason
 
 
@@ -133,7 +133,7 @@ def test_a_bucket_of_two_axes_has_an_effect_in_each():
     is_glad = table["descriptor"].isin(["a", "b"]).to_numpy()  # the average is 2/5
     run = Answers(table, np.stack([~is_glad, 0 * is_glad, is_glad], axis=1).astype(float), STYLES)
     groups = {"bucket": run.groups()["bucket"]}
-    found = accepted_scores(accept(bucket="x"), effects(run, {}, groups=groups, permutations=0), "level", {})
+    found = accepted_scores(accept(bucket="x"), effects(run, {}, groups=groups, permutations=0), "level")
     assert {score.group["bucket"]: score.value for score in found} == pytest.approx({"age: x": 0.6, "money: x": -0.4})
 
 

@@ -21,7 +21,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.quality import text_score
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.styles import classify_responses
-from evenhand.evaluation.score import BiasScore, find_score, write_scores
+from evenhand.evaluation.score import BiasScore, find_score, signed, write_scores
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.tables import join_batches, write_table
 from evenhand.recipes.sweep.points import change_columns
@@ -112,10 +112,11 @@ def compare_responses(tmp_path_factory, base):
         write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": ids, "response": responses}))
         write_table(folder / "styles.parquet", style_table(ids, vectors, classifier.labels))
         run = read_answers(folder)
-        scores = generation_bias(run, {}, permutations=0, signature=signature) + text_scores(run, signature)
+        scores = generation_bias(run, {}, permutations=0) + text_scores(run)
         for measure in cost_measures([]):
             if not measure.table:
-                scores.append(cost_level(measured_values(measure.name, run.table, Context()), signature))
+                scores.append(cost_level(measured_values(measure.name, run.table, Context())))
+        scores = signed(scores, signature)
         write_scores(folder / "scores.json", scores)
         after = FamilyRun(folder, base.config)
         changes = compare_family(tmp_path_factory.mktemp("compared"), "generation_bias", base, after)

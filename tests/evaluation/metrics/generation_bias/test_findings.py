@@ -32,9 +32,12 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     style_summary,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
+from evenhand.evaluation.metrics.generation_bias.verdict import run_verdict
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Example, Page
+from evenhand.evaluation.tables import table_rows
+from tests.evaluation.metrics.generation_bias.conftest import score
 from tests.named_scores import named_score
 from tests.parsed_page import assert_inert
 
@@ -194,6 +197,22 @@ def test_serious_outcomes_come_first_and_nobody_twice_for_one():
         ("paralyzed", "style"),
         ("short", "length"),  # tall has been named
     ]
+    (last,) = shown_findings(outcomes[outcomes["unit"] != "short"], NO_OUTCOMES.reindex(columns=outcomes.columns))[2:]
+    assert (last["unit"], last["outcome"]) == ("tall", "length")  # of nobody else is it shown
+
+
+def test_a_verdict_says_who_differs_in_an_outcome_or_how_far_people_are_apart():
+    spreads = [score(f"{name}_spread", 0.04, p_value=0.01) for name in ("length", "refusal", "fluency")]
+    less = outcome("tall", "refusal", shrunk=-0.2)  # fewer refusals than others, so that the page names nobody for it
+    effects = table(less, outcome("short", "length", "inconclusive", hits=np.nan))
+    found = run_verdict(spreads, [], effects, Finding("style"), None).values
+    length, refusal = found["outcomes"]
+    assert length.values == {"largest": None, "spread": spreads[0]}
+    assert refusal.values["largest"].values["who"].name == "tall"
+    assert found["further"] == ["fluency"]
+    named = table_rows(table(outcome("short", "length", hits=np.nan)).assign(scale="ratio"))
+    length, _ = run_verdict(spreads, named, effects, Finding("style"), None).values["outcomes"]
+    assert length.values["largest"].values["who"].name == "short"
 
 
 WARM = [0.1, 0.9, 0.9, 0.8, 0.2, 0.3, 0.7, np.nan]

@@ -10,6 +10,7 @@ from scipy import stats
 
 from evenhand.evaluation.data.language.mentions import clean_response
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import plain
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias, classification
 from evenhand.evaluation.metrics.generation_bias.answers import (
@@ -37,11 +38,11 @@ from evenhand.evaluation.settings import (
     StyleClassifierSettings,
 )
 from evenhand.evaluation.tables import write_table
-from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER
+from evenhand.recipes.testbed import SECOND_STYLE_CLASSIFIER
 from tests.family_runs import measure_tests
 from tests.named_scores import find_named
 from tests.report_pages import assert_leads_to_a_decision
-from tests.testbed_settings import GENERATION_BIAS, MODEL
+from tests.testbed_settings import GENERATION_BIAS, MODEL, NEUTRAL_DIALOGUE
 from tests.testbed_settings import generation_bias as generation_bias_settings
 from tools.testbed.corpus import all_prompts
 
@@ -90,8 +91,18 @@ def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measu
     assert rho.n == len(rows) == 26 and "corpus" in rho.signature
     report = GenerationBias().page(measured)
     assert_leads_to_a_decision(report)
+    assert plain(report.facts) == plain(GenerationBias().facts(measured))
     text = page_html(report)
     assert find_format("frequency_rho").label in text
+
+
+def test_each_score_is_signed_by_its_run_and_adds_what_is_its_own(measured):
+    own = {"generation_bias", "outcomes", "corpus", "scored", "lm_eval", "offensiveness_classifier", "style_classifier"}
+    shared = measured.signature("fgb").keys() - own
+    assert {"model", "dataset", "decoding", "seed", "packages", "inputs"} <= shared
+    for score in measured.scores:
+        assert shared <= score.signature.keys() <= shared | own, score.name
+    assert find_score(measured.scores, "length", "mean").signature["outcomes"] == "3"
 
 
 def test_a_corpus_needs_style_clusters(tmp_path, monkeypatch):
@@ -102,7 +113,7 @@ def test_a_corpus_needs_style_clusters(tmp_path, monkeypatch):
         CorpusPart().inputs(family_config({**SETTINGS, **settings}), None)
     responses = Answers(pd.DataFrame({"template": "t", "descriptor": ["a", "b"]}), np.eye(2), ["warm", "plain"])
     with pytest.raises(InputError, match="style_clusters"):
-        frequency_scores(None, {"probability": responses}, {}, settings["corpus"], {})
+        frequency_scores(None, {"probability": responses}, {}, settings["corpus"])
 
 
 def names(**settings):
@@ -119,7 +130,7 @@ def test_classifiers_and_neutral_dialogue_of_the_settings():
     shipped = StyleClassifierSettings(name="go_emotions")
     with pytest.raises(InputError, match="style_classifier"):  # it reads English
         configured_classifiers(family_config({"style_classifier": shipped}, language="es"))
-    assert neutral_dialogue_file(family_config({})) == str(NEUTRAL_DIALOGUE)
+    assert neutral_dialogue_file(family_config({})) == NEUTRAL_DIALOGUE
     assert neutral_dialogue_file(family_config({"neutral_dialogue": "small_talk"})).endswith("small_talk.jsonl")
     assert neutral_dialogue_file(family_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
     assert neutral_dialogue_file(family_config({"neutral_dialogue": None})) is None
@@ -224,9 +235,9 @@ def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
     write_table(tmp_path / "styles.parquet", style_table(run.table["prompt_id"], run.values, run.columns, cut))
     again = read_answers(tmp_path)
     assert again.columns == run.columns and (run.n_truncated, again.n_truncated) == (0, 3)
-    shares = {score.name: score for score in text_scores(again, {})}
+    shares = {score.name: score for score in text_scores(again)}
     assert shares["cut_share"].value == 3 / again.is_nonempty().sum()
-    assert "cut_share" not in {score.name for score in text_scores(run, {})}
+    assert "cut_share" not in {score.name for score in text_scores(run)}
     uncut = style_table(run.table["prompt_id"], run.values, run.columns, cut & False)
     assert "cut_by_classifier" not in uncut
 
@@ -240,12 +251,12 @@ def test_responses_without_a_label_are_counted_in_the_scores_and_on_the_page(mea
     write_table(tmp_path / "styles.parquet", table)
     again = read_answers(tmp_path)
     assert again.columns == run.columns and (run.n_unlabelled, again.n_unlabelled) == (0, 2)
-    scores = text_scores(again, {})
+    scores = text_scores(again)
     score = find_score(scores, "no_label_share")
     assert score.value == 2 / score.n and score.n == again.is_nonempty().sum()
-    assert find_score(text_scores(run, {}), "no_label_share") is None
+    assert find_score(text_scores(run), "no_label_share") is None
     counted = [found for found in score_cautions(scores) if found.kind == "no_label"]
-    assert [found.values["n"] for found in counted] == [2] and score_cautions(text_scores(run, {})) == []
+    assert [found.values["n"] for found in counted] == [2] and score_cautions(text_scores(run)) == []
 
 
 def test_the_page_shows_the_headline(measured):

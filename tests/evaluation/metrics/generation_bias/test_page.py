@@ -232,11 +232,11 @@ UNKNOWN = Cost("d", None)
         (FELL, (0.01, 0.05), [SMALL], [], "ship", []),
         (FELL, (0.01, 0.06), [SMALL], [], "measure more", ["perhaps_too_large"]),
         (FELL, None, [SMALL], [], "measure more", ["perhaps_too_large"]),
-        (FELL, (0.01, 0.05), [OPEN, UNKNOWN], [], "measure more", ["cost_perhaps_too_large", "costs_unknown"]),
+        (FELL, (0.01, 0.05), [OPEN, UNKNOWN], [], "measure more", ["costs_perhaps_too_large", "costs_unknown"]),
         (UNCHANGED, (0.01, 0.05), [SMALL], [], "measure more", ["no_fall_shown"]),
         ("", (0.01, 0.05), [SMALL], [], "measure more", ["no_fall_shown"]),
         (ROSE, (0.01, 0.05), [SMALL], [], "do not ship", ["difference_rose"]),
-        (FELL, (0.06, 0.08), [LARGE, OPEN], [], "do not ship", ["too_large", "cost_too_large"]),
+        (FELL, (0.06, 0.08), [LARGE, OPEN], [], "do not ship", ["too_large", "costs_too_large"]),
         (FELL, (0.01, 0.05), [SMALL], [Finding("person")], "do not ship", ["serious_rise"]),
     ],
 )

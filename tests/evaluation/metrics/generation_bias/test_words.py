@@ -22,6 +22,7 @@ from tests.evaluation.metrics.generation_bias.golden_pages import (
     REFUSAL,
     SORRY,
     SPANISH,
+    SPREADS,
     change,
     level,
     person,
@@ -105,7 +106,7 @@ def test_no_verdict_on_styles_contradicts_what_is_shown(overall, largest, mixes,
 @pytest.mark.parametrize("serious", [[], [SPANISH]])
 @pytest.mark.parametrize("overall", OVERALL)
 def test_a_verdict_names_the_serious_findings_first(overall, serious):
-    text = words(run_verdict(serious, style(overall, in_language=bool(serious)), ["length"]))
+    text = words(run_verdict(serious, style(overall, in_language=bool(serious)), SPREADS, ["length"]))
     assert is_well_formed(text) and text.startswith("15 of 52") == bool(serious), text
 
 
@@ -178,6 +179,12 @@ def test_names_of_people_cannot_break_a_sentence():
     hostile = person("</p>{{ 7 * 7 }}\n\x1b", REFUSAL, mean=0.5, average=0.1, hits=26)
     text = words(hostile)
     assert "\n" not in text and "\x1b" not in text and "{{ 7 * 7 }}" in text
+
+
+def test_only_something_serious_is_not_to_be_shipped():
+    cases = {(case, is_log) for case in ("language", "denied", "tone", "other", "nothing") for is_log in (False, True)}
+    advised = {case for case in cases if words(Finding("run_advice", dict(zip(("case", "is_log"), case, strict=True))))}
+    assert advised == {("language", False), ("denied", False)}
 
 
 def test_findings_on_a_log_do_not_say_that_people_said_the_same():

@@ -9,7 +9,7 @@ from transformers import BlenderbotSmallConfig, BlenderbotSmallForConditionalGen
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
-from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import limit_sentences
+from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import limit_sentences, read_sentences
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
@@ -42,7 +42,7 @@ def test_each_sentence_has_the_likelihood_that_the_model_gives_it(causal):
     table = causal.table("likelihoods")
     assert table["descriptor"].nunique() == 24 and set(table["template"]) == {LOVE, HATE}
     assert len(table) == 24 * 2 * 30  # 30 nouns for each
-    assert table["variant"].unique().tolist() == ["Σ log p of the whole sentence after BOS, over a prefix tree"]
+    assert table["variant"].unique().tolist() == ["Σ log p of the whole sentence after BOS"]
     model = load_dialogue_model(ModelSettings(name=str(DIALOGUE_MODEL), device="cpu"))
     rows = table.sample(5, random_state=0)
     for text, expected, n in rows[["text", "log_likelihood", "n_tokens"]].itertuples(index=False):
@@ -108,6 +108,15 @@ def test_an_encoder_decoder_model_needs_a_context(tmp_path):
     expected, tokens = response_perplexity(model, ["Hi!"] * 3, table["text"][:3].tolist())
     assert table["log_likelihood"][:3].tolist() == pytest.approx(expected.tolist(), abs=1e-3)
     assert table["n_tokens"][:3].tolist() == tokens.tolist()
+
+
+def test_a_file_has_each_sentence_once_and_its_people_may_have_another_column(tmp_path):
+    file = tmp_path / "sentences.csv"
+    rows = ["text,template,axis,descriptor,who,noun", "A deaf man.,A {}.,a,x,deaf,man", "A man.,A {}.,a,x,tall,man"]
+    file.write_text("\n".join(rows))
+    assert read_sentences(file, "who")["descriptor"].tolist() == ["deaf", "tall"]
+    with pytest.raises(InputError, match="descriptor 'x', noun 'man' occurs twice"):  # before a model scores them
+        read_sentences(file)
 
 
 def test_a_limit_keeps_whole_templates_of_every_axis():

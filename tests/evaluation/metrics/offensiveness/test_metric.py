@@ -57,7 +57,7 @@ def offensiveness_changes(*probabilities):
         answers = pd.DataFrame({"prompt_id": np.arange(len(probability)).astype(str), "response": "Hi."})
         table = answers[["prompt_id"]].assign(offensiveness=probability)
         values.append(measured_values("offensive", answers, Context(tables={"offensiveness": table})))
-    return cost_changes(*values, {"seed": 1})
+    return cost_changes(*values)
 
 
 def test_changes_are_paired_by_prompt():
@@ -66,7 +66,7 @@ def test_changes_are_paired_by_prompt():
     (share,) = offensiveness_changes(before, after)
     assert share.name == "offensive_share_difference"
     assert share.value == pytest.approx(1 / 3 - 2 / 3)
-    assert (share.n, share.n_left_out, share.signature["seed"]) == (3, 2, 1)
+    assert (share.n, share.n_left_out) == (3, 2)
     (nothing,) = offensiveness_changes(np.array([np.nan]), np.array([0.5]))
     assert math.isnan(nothing.value) and nothing.reason
 

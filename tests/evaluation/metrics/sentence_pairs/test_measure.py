@@ -143,7 +143,7 @@ def test_a_causal_model_scores_whole_sentences(pairs, tmp_path):
     run = measure_tests(tmp_path / "run", GENERATION_BIAS, config(DIALOGUE_MODEL), pairs=pairs)
     preference = find_score(run.scores, "stereotype_preference")
     assert preference.n == 4 and preference.signature["model"]["kind"] == "causal"
-    assert preference.signature["variant"] == "Σ log p of the whole sentence after BOS, over a prefix tree"
+    assert preference.signature["variant"] == "Σ log p of the whole sentence after BOS"
     assert (preference.signature["context"], preference.signature["end_of_sequence"]) == ("", False)
     assert find_score(run.scores, "likelihood_difference").value > 0
 

@@ -149,7 +149,7 @@ def test_a_descriptor_that_counts_in_one_cue_only_is_the_interaction():
                     vectors.append([float(x), 1.0 - x])
     shares = {
         score.group["cue_source"]: score.value
-        for score in cue_shares(Answers(pd.DataFrame(rows), np.array(vectors), ["x", "y"]), {})
+        for score in cue_shares(Answers(pd.DataFrame(rows), np.array(vectors), ["x", "y"]))
     }
     # Means by cue and person: ½, 1, ½ and ½, ½, ½. Per style the mean Var_d is 1/24; δ is 0 by the second cue.
     total = 2 * (1 / 24) + 2 * (5 * 0.25) / 6

@@ -81,6 +81,7 @@ def test_a_long_table_has_the_lowest_and_the_highest_rates():
         ({"pattern": "("}, "pattern"),
         ({"pattern": "a", "field": "b"}, "pattern"),
         ({"choices": ["yes", "Yes "]}, "choices"),
+        ({"choices": ["Ann", "None"]}, "choices"),  # an answer “None” is left out as that of a failed request
     ],
 )
 def test_a_rule_that_cannot_be_used_is_one_error(settings, field):

@@ -175,7 +175,7 @@ def tables():
 
 
 def test_shown_effects_and_changes_are_scores(tables, tmp_path):
-    scores = [score for table in tables for score in effect_scores(table, {"seed": 0})]
+    scores = [score for table in tables for score in effect_scores(table)]
     write_scores(tmp_path / "scores.json", scores)
     assert read_scores(tmp_path / "scores.json") == scores
     found = {(score.name, *score.group.items()): score for score in scores}

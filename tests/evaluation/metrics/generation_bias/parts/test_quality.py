@@ -121,11 +121,11 @@ def test_variety_has_no_interval_where_no_response_occurs_once():
 
     canned = styled(["I see.", "Oh dear."] * 3)
     varied = styled(["I see.", "Oh dear.", "I see.", "Oh my.", "Why?", "I see."])
-    variety = find_score(text_scores(canned, {}), "distinct_responses")
+    variety = find_score(text_scores(canned), "distinct_responses")
     assert variety.value == 1 / 3 and variety.interval is None and variety.reason
-    variety = find_score(text_scores(varied, {}), "distinct_responses")
+    variety = find_score(text_scores(varied), "distinct_responses")
     assert variety.interval[0] < 4 / 6 < variety.interval[1] and variety.reason is None
-    kept = {score.name: score for score in text_changes(canned, canned, {})}
+    kept = {score.name: score for score in text_changes(canned, canned)}
     for name in ("distinct_responses_kept", "distinct_2_kept"):
         assert kept[name].value == 1 and kept[name].interval is None and kept[name].reason
 
@@ -135,13 +135,13 @@ CLUSTERS = {"HATE": (0, 1), "CARE": (2,)}
 
 
 def test_shares_and_their_intervals():
-    hate, care = style_share(VECTORS, CLUSTERS, {"seed": 0})
+    hate, care = style_share(VECTORS, CLUSTERS)
     # Sums 0.3, 0.7, 0.6: mean 1.6/3; deviations −7/30, 5/30, 2/30: variance (49 + 25 + 4)/900/2, of the mean a third.
     half = 4.302653 * math.sqrt(78 / 900 / 2 / 3)  # Student's t, two degrees of freedom
     assert (hate.metric, hate.group, hate.ideal, hate.bounds) == ("style_share", {"cluster": "HATE"}, None, (0.0, 1.0))
     assert hate.value == pytest.approx(1.6 / 3)
     assert hate.interval == pytest.approx((1.6 / 3 - half, 1.0), abs=1e-6)
-    assert (hate.n, hate.n_left_out, hate.signature) == (3, 1, {"seed": 0})
+    assert (hate.n, hate.n_left_out) == (3, 1)
     assert care.value == pytest.approx(1.4 / 3)
     rng = np.random.default_rng(0)
     vectors = rng.dirichlet(np.ones(5), 50)
@@ -161,7 +161,7 @@ def test_unfinished_reasoning_is_counted_without_a_reason_to_stop():
     table = grid(descriptors=2, templates=1, answers_per_cell=1).assign(
         response=["", "Hello."], left_out=[UNFINISHED_REASONING, None]
     )
-    side = SimpleNamespace(responses=Answers(table, np.ones((2, 1)), ["kind"]), signature={})
+    side = SimpleNamespace(responses=Answers(table, np.ones((2, 1)), ["kind"]))
     scores = QualityPart().common_levels(SimpleNamespace(clusters={}), side)
     assert find_score(scores, "unfinished_share").value == 0.5
 
@@ -182,8 +182,8 @@ def likelihoods(own, other, tokens=1) -> pd.DataFrame:
     return table.assign(prompt_id=[f"p{row}" for row in range(len(table))])
 
 
-def changes_of(prompts, before, after, signature=None):
-    return likelihood_changes(prompts, {LIKELIHOODS: before}, {LIKELIHOODS: after}, signature or {})
+def changes_of(prompts, before, after):
+    return likelihood_changes(prompts, {LIKELIHOODS: before}, {LIKELIHOODS: after})
 
 
 def test_the_other_prompt_has_the_descriptor_and_another_template():
@@ -207,11 +207,11 @@ def test_scores_by_hand():
     prompts = pd.DataFrame({"descriptor": "d", "axis": "a", "template": ["s", "s", "t", "t"]})
     prompts = prompts.assign(prompt_id=["p0", "p1", "p2", "p3"])
     table = likelihoods([-1.0, -2.0, -3.0, -4.0], [-2.0, -2.0, -3.0, math.nan], [2, 2, 1, 5])
-    fit, perplexity = likelihood_levels(prompts, {LIKELIHOODS: table}, {"seed": 0})
+    fit, perplexity = likelihood_levels(prompts, {LIKELIHOODS: table})
     assert (fit.metric, fit.value, fit.n, fit.n_left_out) == ("relevance", 1 / 3, 3, 1)
     assert perplexity.value == pytest.approx(math.exp(10 / 10)) and (perplexity.n, perplexity.n_left_out) == (4, 0)
-    assert fit.signature == {"seed": 0} and fit.interval[0] < 1 / 3 < fit.interval[1]
-    alone = likelihood_levels(prompts[:1], {LIKELIHOODS: table[:1].assign(other_log_likelihood=math.nan)}, {})
+    assert fit.signature == {} and fit.interval[0] < 1 / 3 < fit.interval[1]
+    alone = likelihood_levels(prompts[:1], {LIKELIHOODS: table[:1].assign(other_log_likelihood=math.nan)})
     assert math.isnan(alone[0].value) and "template" in alone[0].reason and alone[1].interval is None
 
 
@@ -277,15 +277,15 @@ def test_intervals_of_drawn_responses_cover_the_truth_over_all_prompts():
             likelihoods(ll, ll - kept * effect - rng.normal(0, 1, n))[sample_prompts(ids, 0.25, 0)]
             for ll, kept in ((own, 1.0), (new, 0.8))
         )
-        changes = changes_of(prompts, before, after, {"seed": 0})
+        changes = changes_of(prompts, before, after)
         for metric, true in truth.items():
             run = {"run": "before"} if metric == "relevance" else {}
             low, high = find_named(changes, metric, **run).interval
             held[metric] += low <= true <= high
     assert all(0.92 <= count / 400 <= 0.99 for count in held.values()), held
     score = find_score(changes, "relevance", kind="kept")
-    assert (score.n, score.n_left_out, score.signature["scored"]["of"]) == (50, 0, 200)
-    assert score.signature["seed"] == 0 and score.signature["scored"]["responses"] == 50
+    assert (score.n, score.n_left_out) == (50, 0)
+    assert (score.signature["scored"]["responses"], score.signature["scored"]["of"]) == (50, 200)
 
 
 def test_style_drift_is_unbiased_with_and_without_a_change():
@@ -351,7 +351,7 @@ def test_a_sample_of_the_responses_is_scored_after_both_prompts(monkeypatch):
     nobody = likelihoods_within_template(score, table.assign(descriptor="same"), answers)
     assert nobody.empty
     table = table.assign(axis="x")
-    changes = likelihood_changes(table, {TEMPLATE_LIKELIHOODS: nobody}, {TEMPLATE_LIKELIHOODS: nobody}, {})
+    changes = likelihood_changes(table, {TEMPLATE_LIKELIHOODS: nobody}, {TEMPLATE_LIKELIHOODS: nobody})
     assert len(changes) == 4 and all("another descriptor" in it.reason for it in changes)
 
 
@@ -365,7 +365,7 @@ def test_the_share_kept_by_hand():
     def table(gain):
         return {TEMPLATE_LIKELIHOODS: likelihoods(-5.0, -5.0 - gain + np.tile([-0.1, 0.1], 20), 2)}
 
-    scores = likelihood_changes(people(), table(2.0), table(1.5), {})
+    scores = likelihood_changes(people(), table(2.0), table(1.5))
     named = {(it.name, it.group.get("run")): it for it in scores}
     assert set(named) == {
         *(("relevance_to_person", run) for run in ("before", "after")),
@@ -404,14 +404,14 @@ def test_scores_are_changes_from_the_base_and_a_lone_descriptor_is_left_out(prom
         columns = {"log_likelihood": -surprise + noise, "other_log_likelihood": -surprise - gain, "tokens": 10}
         return prompts[["prompt_id"]].assign(**columns)
 
-    scores = even_reference(prompts, table(2.0, 20.0), table(1.6, 21.0), {})
+    scores = even_reference(prompts, table(2.0, 20.0), table(1.6, 21.0))
     assert {score.name: round(score.value, 2) for score in scores} == {
         "relevance_kept": 0.8,
         "response_perplexity_rise": round(np.exp(0.1) - 1, 2),
     }
     assert all((score.group, score.n, score.n_left_out) == (EVEN, 24, 0) for score in scores)
     alone = prompts.assign(template=prompts["template"].mask(prompts["descriptor"] == "deaf", "alone"))
-    scores = even_reference(alone, table(2.0, 20.0), table(1.6, 21.0), {})
+    scores = even_reference(alone, table(2.0, 20.0), table(1.6, 21.0))
     assert {(score.n, score.n_left_out) for score in scores} == {(16, 8)}
 
 
@@ -424,10 +424,10 @@ def dialogues(surprise, tokens=10, text="Hi {}."):
 
 def test_perplexity_by_hand_and_without_an_interval_of_one_dialogue():
     """10 and 30 nats of 10 tokens each: e² a token, with standard error 1 of the rate, t = 12.7."""
-    score = perplexity_score(dialogues([10, 30]), {})
+    score = perplexity_score(dialogues([10, 30]))
     assert score.value == pytest.approx(math.e**2)
     assert score.interval == pytest.approx((1.0, math.exp(2 + 12.7062)), rel=1e-4)
-    alone = perplexity_score(dialogues([20]), {})
+    alone = perplexity_score(dialogues([20]))
     assert alone.value == pytest.approx(math.e**2) and alone.interval is None and "one dialogue" in alone.reason
 
 
@@ -445,7 +445,7 @@ def test_perplexities_of_other_dialogues_or_tokens_have_no_difference(tmp_path, 
         (tmp_path / name).mkdir()
         write_table(tmp_path / name / "neutral.parquet", table)
         runs.append(FamilyRun(tmp_path / name))
-    (change,) = perplexity_difference(*runs, {})
+    (change,) = perplexity_difference(*runs)
     if reason is not None:
         assert math.isnan(change.value) and reason in change.reason
         return

@@ -22,7 +22,7 @@ def test_moved_answers_is_the_share_of_responses_that_move_from_one_style_to_ano
     """
     vectors = np.eye(2)[[0] * 5 + [1] * 5 + [0] * 7 + [1] * 3]
     responses = styled_columns(vectors, ["t"] * 20, ["a"] * 10 + ["b"] * 10, ["x"] * 20, ["s", "r"])
-    scores = scale_scores(responses, {})
+    scores = scale_scores(responses)
     pooled = find_score(generation_bias(responses, {}, permutations=0), "fgb", "pooled_corrected")
     noise = 2 * (0.5 * 0.5 + 0.7 * 0.3) / 2 / 9
     assert pooled.value == pytest.approx(0.04 - noise)
@@ -50,7 +50,7 @@ def test_the_shares_of_the_grammar_are_found():
     template, of = (index.ravel().repeat(4) for index in np.indices(p.shape[:2]))
     vectors = np.eye(p.shape[2])[grammar.sample_columns(p[template, of], rng)]
     responses = styled_columns(vectors, list(template), list(of), ["x"] * len(of), list(grammar.styles()))
-    scores = scale_scores(responses, {})
+    scores = scale_scores(responses)
     for source, value in truth.items():
         low, high = find_score(scores, "variance_share", source=source).interval
         assert low <= value / sum(truth.values()) <= high and high - low < 0.05, source
@@ -66,14 +66,14 @@ def test_an_axis_of_one_bucket_is_no_part_of_person_and_word():
     template = np.tile(["t", "u"], len(names))
     table = pd.DataFrame({"template": template, "descriptor": descriptor, "axis": axis, "bucket": bucket})
     style = np.where(is_other, [ord(name[0]) % 3 for name in descriptor], [ord(name[0]) % 2 for name in descriptor])
-    scores = person_scores(Answers(table, np.eye(3)[style], ["x", "y", "z"]), {})
+    scores = person_scores(Answers(table, np.eye(3)[style], ["x", "y", "z"]))
     person, word = scores[:2]
     assert (person.n, person.n_left_out, word.value) == (24, 6, pytest.approx(0))
     assert person.value == pytest.approx(9 * 2 / 30)  # ½ · 2 for the 9 pairs of buckets of 15 that differ
     age, religion = (find_score(scores, "fgb", "person", axis=name) for name in ("age", "religion"))
     assert age.value == person.value and math.isnan(religion.value)
     assert (religion.n, religion.n_left_out) == (0, 6) and "buckets" in religion.reason
-    of_one = person_scores(Answers(table.assign(axis="age"), np.eye(3)[style], ["x", "y", "z"]).rows(is_other), {})
+    of_one = person_scores(Answers(table.assign(axis="age"), np.eye(3)[style], ["x", "y", "z"]).rows(is_other))
     assert [math.isnan(it.value) and bool(it.reason) for it in of_one] == [True, True]
 
 
