@@ -88,7 +88,8 @@ class Variant:
     """A training: its learning rate, a change of its rows, the control tag, and whether its adapter is activated.
 
     The control tag activates it, or, without a tag, the generation prompt of the chat template. `trained_tags` are
-    strings whose embeddings are trained. `own_openings` and `spares_own_words` are settings of `distill`.
+    strings whose embeddings are trained. With `spares_own_words`, the words by which
+    people name themselves keep each person's own prediction.
     """
 
     learning_rate: float = DEFAULT_RATE
@@ -96,7 +97,6 @@ class Variant:
     tag: str = ""
     is_activated: bool = False
     trained_tags: Sequence[str] = ()
-    own_openings: bool = False
     spares_own_words: bool = False
 
 
@@ -108,7 +108,6 @@ VARIANTS = {
     "one trained prompt": Variant(change=one_trained_prompt),
     "four people": Variant(change=four_people),
     "three of four rows cut": Variant(change=cut_after_opening),
-    "own openings": Variant(learning_rate=1e-3, own_openings=True),
     "own words spared": Variant(learning_rate=1e-3, spares_own_words=True),
     "activated by the tag": Variant(learning_rate=1e-3, tag=NO_BIAS_TAG, is_activated=True),
     "activated by the generation prompt": Variant(learning_rate=1e-3, is_activated=True),
@@ -206,7 +205,6 @@ def fit(
             warmup_steps=TuningSettings().warmup_ratio,
             label_smoothing_factor=0.0,
             first_tokens=FIRST_TOKENS,
-            own_openings=variant.own_openings,
             seed=seed,
             bf16=False,
             gradient_checkpointing=False,
