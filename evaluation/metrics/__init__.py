@@ -304,6 +304,7 @@ class Family(ABC):
             limits=listed("limits", *self.templates()),
             signature=score.signature if score else {},
             signature_lines=[signature_line(score)] if score else [],
+            facts=facts,
         )
 
     def _with_family_scores(self, run: FamilyRun) -> FamilyRun:
@@ -413,6 +414,7 @@ class Family(ABC):
             signature=change.signature,
             signature_lines=[signature_line(self._headline_of(run)) for run in (before, after)],
             sides=("before", "after"),
+            facts=facts,
         )
 
 
