@@ -46,7 +46,7 @@ def likely_languages(text: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=1 << 16)
 def text_language(text: str) -> str:
-    """Return the language of a text; TOO_SHORT if it has too few characters (MIN_CHARACTERS, MIN_DENSE) to tell.
+    """Return the language of a text; TOO_SHORT if it has too few characters (MIN_CHARACTERS, MIN_DENSE), or no letter.
 
     Without a value, a short response would exclude its descriptor from the spread, which needs all templates; in the
     class of the commonest language, it might hide another one. A rare language counts if it is surely likelier than a
@@ -58,7 +58,7 @@ def text_language(text: str) -> str:
     'en'
     """
     stripped = text.strip()
-    if len(stripped) >= MIN_CHARACTERS:
+    if len(stripped) >= MIN_CHARACTERS and LETTER.search(stripped):
         return likely_languages(stripped)[0]
     if len(DENSE.findall(stripped)) < MIN_DENSE:
         return TOO_SHORT
