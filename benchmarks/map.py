@@ -1,13 +1,14 @@
 """What each method removes, keeps and costs: all methods on the same base, and the section of a page with the table.
 
 $ python -m benchmarks.map                                     # SmolLM2, 20 descriptors, one seed, to be continued
-$ python -m benchmarks.map --descriptors 60 --seeds 0 1 2 --methods distill opening shrink control_tags
+$ python -m benchmarks.map --descriptors 60 --seeds 0 1 2 --methods distill shrink --results runs/map60
 $ python -m benchmarks.map --run runs/half --results runs/half-loop          # from a finished measurement
-$ python -m benchmarks.map --config loop --methods distill shrink --max_rows 48 --page runs/map/page.md   # a try
+$ python -m benchmarks.map --config loop --methods distill shrink --max_rows 48 --results runs/try --page runs/try.md
 
 Each method's model is made and measured as by `evenhand loop`, half of the axes being left out of tuning. With `--run`,
 the base is the finished measurement, with its settings and seed, and stages of a loop in `--results` are used. Stages
 and results are kept in `--results`: the same command continues after a kill, and a finished method is not repeated.
+A folder has results of one set of options, apart from seeds and methods.
 When all are done, the section of so many descriptors in `--page` is written, with a figure beside the page. Both have
 all finished methods and seeds in `--results`, and the means of methods with several seeds.
 
@@ -37,11 +38,11 @@ from benchmarks.measuring import parse_options
 from benchmarks.thresholds import row_divergences
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import write_json, write_text
+from evenhand.evaluation.files import read_json, write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.runs.record import FINISHED, run_state
+from evenhand.evaluation.runs.record import run_state
 from evenhand.evaluation.score import SCORES, Kind, read_scores
 from evenhand.evaluation.statistics.intervals import mean_interval
 from evenhand.mitigation.hidden_state_maps import load_maps
@@ -61,6 +62,7 @@ from evenhand.recipes.sweep.points import point_results
 CAPABILITY = "capability"  # the metric of tasks of lm-evaluation-harness
 CPU_MINUTES = "cpu_minutes"
 FIRST_TOKENS = 4
+OPTIONS = "options.json"  # in the folder of results
 MARKERS = "osD^v<>PX*p"
 MARGIN = 20  # of the figure, in % removed
 N_DIVERGENCES = 40  # responses of each side from which the divergence is read
@@ -115,7 +117,7 @@ def result_of(point: Point, stages: Stages) -> dict[str, Any]:
     except InputError as error:
         return row | {"failed": str(error)}
     own = [stage for stage in (point.tune, point.after) if stage is not None]
-    is_timed = all(run_state(stage.output_dir) != FINISHED for stage in own)
+    is_timed = all(run_state(stage.output_dir) is None for stage in own)  # else an earlier command ran a part
     start = time.process_time()
     error = run_point(point, stages)
     row[CPU_MINUTES] = (time.process_time() - start) / 60 if is_timed else math.nan
@@ -212,10 +214,26 @@ def known_or_none(value: Any) -> Any:
     return None if math.isnan(value) else float(value)
 
 
+def check_same_options(folder: Path, **options: object) -> None:
+    """Record the options of the results in a folder; raise InputError if it has results of other options."""
+    file = folder / OPTIONS
+    given = {name: str(value) for name, value in options.items()}
+    if not file.exists():
+        write_json(file, given)
+    recorded = read_json(file, "results")
+    changed = [name for name in given if recorded.get(name) != given[name]]
+    if changed:
+        name = changed[0]
+        raise InputError(
+            "results", f"{folder} has results of --{name} {recorded.get(name)}, not {given[name]}; give another folder."
+        )
+
+
 def finished_rows(settings: LoopSettings) -> list[dict[str, Any]]:
     """Return the row of each finished method and seed in the folder of results, by method and seed."""
     folder = settings.output_dir
     files = folder.glob("seed_*/*.json") if settings.base_run is None else folder.glob("*.json")
+    files = [file for file in files if file.name != OPTIONS]
     rows = []
     for file in files:
         row = json.loads(file.read_text(encoding="utf-8"))
@@ -391,6 +409,15 @@ def main() -> None:
     )
     torch.set_num_threads(1)
     settings = loop_settings(options)
+    check_same_options(
+        settings.output_dir,
+        config=options.config,
+        descriptors=options.descriptors,
+        run=options.run,
+        max_rows=options.max_rows,
+        learning_rate=options.learning_rate,
+        piqa=options.piqa,
+    )
     points = map_points(settings, options.methods, options.seeds)
     files = [stages_folder(settings, point.seed) / f"{point.method}.json" for point in points]
     n_left = sum(not file.exists() for file in files)

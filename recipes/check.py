@@ -160,7 +160,8 @@ def junit_xml(title: str, findings: Sequence[LimitText]) -> str:
     for found in findings:
         case = ElementTree.SubElement(suite, "testcase", classname=NOT_IN_XML.sub("?", title), name=found.name)
         tag = {BROKEN: "failure", INCONCLUSIVE: "error"}.get(found.status, "system-out")
-        part = ElementTree.SubElement(case, tag, {} if found.status == HOLDS else {"message": found.status})
+        summary = NOT_IN_XML.sub("?", f"{found.status}: {found.text}")  # many viewers show nothing else
+        part = ElementTree.SubElement(case, tag, {} if found.status == HOLDS else {"message": summary})
         part.text = NOT_IN_XML.sub("?", str(found))
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True).decode() + "\n"

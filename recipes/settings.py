@@ -703,7 +703,8 @@ class CheckSettings(StrictSettings):
     )
     max_pooled_fgb: Positive | None = Field(default=None, description="limit of pooled FGB*, in 10⁻³")
     max_difference: Positive | None = Field(
-        default=None, description="limit of the largest difference of anybody from the average, in answers of 100"
+        default=None,
+        description="limit of the largest difference in a style of anybody from the average, in answers of 100",
     )
     max_spread: dict[str, Positive] = Field(
         default_factory=dict, description="{outcome: limit of its spread between people, in its unit}"

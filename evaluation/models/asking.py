@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
 from evenhand.evaluation.data.readers.answers import FILTER_REASONS
@@ -39,12 +39,17 @@ class MissingAnswer(Exception):
 class FailedRequest(InputError):
     """Error: the server fails a request again and again, or does not answer it; `reason` is a short form.
 
-    The cause may be the text of the request, or the server.
+    The cause may be the text of the request, or the server. `is_rate_limit` says that the server has too many requests.
     """
 
-    def __init__(self, field: str, problem: str, reason: str = "") -> None:
+    def __init__(self, field: str, problem: str, reason: str = "", *, is_rate_limit: bool = False) -> None:
         super().__init__(field, problem)
         self.reason = reason
+        self.is_rate_limit = is_rate_limit
+
+
+class _SentLater(Exception):
+    """A request has no answer yet; it is sent again."""
 
 
 class NoAnswer(InputError):
@@ -79,7 +84,8 @@ def ask_all(
         send: sends the request with a number, and returns its parsed answer. It raises MissingAnswer for an answer that
             is withheld or failed, FailedRequest and RejectedRequest.
         name: the API and the model, for errors.
-        concurrency: the largest number of requests in flight.
+        concurrency: the largest number of requests in flight. It is halved when a rate limit fails a request, which is
+            then sent again.
         answers_again: returns whether the request with a number, which was answered, is answered again; for None,
             whether the server has spoken at all. A request that fails is left out only then.
         close: closes the client, after the last answer or an error.
@@ -94,7 +100,7 @@ def ask_all(
         await requests.stop()
         await close()
 
-    requests = _Requests(send, answers_again, on_missing, name, range(n), concurrency)
+    requests = _Requests(send, answers_again, on_missing, name, range(n), min(concurrency, n))
     with _event_loop() as run:
         try:
             yield from _after_first_failures(requests, run, name)
@@ -121,22 +127,42 @@ class _Requests(Generic[Parsed]):
         self.numbers = iter(numbers)
         self.concurrency = concurrency
         self.answered: int | None = None  # the last request that was answered
+        self.has_answered = True  # since `concurrency` was halved
         self.tasks: dict[asyncio.Task[Reply[Parsed]], int] = {}
 
     async def next_replies(self) -> dict[int, asyncio.Task[Reply[Parsed]]]:
         """Wait for replies, and return their tasks by the numbers of their requests; {} after the last one."""
-        for number in islice(self.numbers, self.concurrency - len(self.tasks)):
-            self.tasks[asyncio.create_task(self.reply(number))] = number
-        if not self.tasks:
-            return {}
-        done, _ = await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
-        return {self.tasks.pop(task): task for task in done}
+        while True:
+            n_free = max(0, self.concurrency - len(self.tasks))
+            for number in islice(self.numbers, n_free):
+                self.tasks[asyncio.create_task(self.reply(number, self.concurrency))] = number
+            if not self.tasks:
+                return {}
+            done, _ = await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
+            replies = {}
+            for task in done:
+                number = self.tasks.pop(task)
+                if isinstance(task.exception(), _SentLater):
+                    self.numbers = chain([number], self.numbers)
+                else:
+                    replies[number] = task
+            if replies:
+                return replies
 
-    async def reply(self, number: int) -> Reply[Parsed]:
-        """Return the answer to a request, or what stands for it."""
+    async def reply(self, number: int, concurrency: int) -> Reply[Parsed]:
+        """Return the answer to a request, or what stands for it.
+
+        Args:
+            number: of the request.
+            concurrency: the largest number of requests in flight when this one was sent.
+
+        Raises:
+            _SentLater: the request is to be sent again, with fewer others.
+        """
         try:
             parsed = await self.send(number)
             self.answered = number
+            self.has_answered = True
             return Reply(parsed)
         except MissingAnswer as error:
             reason = error.reason
@@ -148,11 +174,30 @@ class _Requests(Generic[Parsed]):
                 raise
             log.warning("%s", error)
         except FailedRequest as error:
+            if error.is_rate_limit and self.send_fewer(concurrency):
+                raise _SentLater from None
             reason = error.reason
             if self.on_missing is None or not await self.answers_again(self.answered):
                 raise
             log.warning("%s", error)
         return Reply(self.on_missing(reason), failure=None if reason in FILTER_REASONS else reason)
+
+    def send_fewer(self, concurrency: int) -> bool:
+        """Halve the number of requests in flight after a rate limit has failed one; return whether it is now lower.
+
+        It stays if it is 1, if no request was answered since it was last halved, or if it is already lower than
+        `concurrency`, which it was when the failed request was sent.
+        """
+        if concurrency > self.concurrency:
+            return True
+        if self.concurrency == 1 or not self.has_answered:
+            return False
+        self.concurrency //= 2
+        self.has_answered = False
+        log.warning(
+            "%s: it limits the rate of requests; from now on, at most %d at a time", self.name, self.concurrency
+        )
+        return True
 
     async def stop(self) -> None:
         """Give up all requests in flight."""

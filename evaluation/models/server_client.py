@@ -61,6 +61,7 @@ API_ARGUMENTS = {"temperature": "temperature", "top_p": "top_p", "max_new_tokens
 NEUTRAL_VALUES = {"top_k": 0, "num_beams": 1}  # do not change the distribution and are not sent
 MAX_RETRIES = 12  # enough for a minute without a server; with 30 % faults, one request of six million fails
 MAX_FIRST_RETRIES = 3  # limit for the first request, so that a wrong address is reported after 4 seconds
+RATE_LIMIT = 429  # HTTP's status "too many requests"
 TIMEOUT_SECONDS = 600.0  # maximum wait for the next byte; requests to large models wait in the server's queue
 REQUEST_SECONDS = 1800.0  # maximum duration of a request with its retries, even if bytes keep arriving
 MAX_FAILED_RETRIES = 4  # after answers with an error or without a choice: 7.5 seconds
@@ -240,8 +241,13 @@ def fetch_answers(
             raise _failure(model, error, requests[row], has_answered) from None
 
     async def send(row: int) -> Parsed:
-        # Few retries of the first request, so that a wrong address is reported early.
-        return await attempt(row, MAX_RETRIES if row else MAX_FIRST_RETRIES)
+        if row == 0:  # with few retries, so that a wrong address is reported early
+            try:
+                return await attempt(row, MAX_FIRST_RETRIES)
+            except FailedRequest as error:
+                if not error.is_rate_limit:
+                    raise
+        return await attempt(row, MAX_RETRIES)
 
     async def answers_again(row: int | None) -> bool:
         if row is None:
@@ -323,8 +329,8 @@ def _open_client(model: ModelSettings, statuses: set[int]) -> "AsyncOpenAI":
         event_hooks={"response": [note_status]},
         trust_env=not is_on_this_machine(model.base_url),  # the environment may name a proxy
     )
-    key = _api_key() or "none"
-    return AsyncOpenAI(base_url=model.base_url, api_key=key, timeout=TIMEOUT_SECONDS, http_client=http_client)
+    _, key = _api_key()
+    return AsyncOpenAI(base_url=model.base_url, api_key=key or "none", timeout=TIMEOUT_SECONDS, http_client=http_client)
 
 
 def check_client() -> None:
@@ -333,16 +339,16 @@ def check_client() -> None:
     _api_key()
 
 
-def _api_key() -> str:
-    """Return the key in the first variable of API_KEY_VARIABLES that has one; "" if none has."""
+def _api_key() -> tuple[str, str]:
+    """Return the first variable of API_KEY_VARIABLES that has a key, and the key; ("", "") if none has."""
     for name in API_KEY_VARIABLES:
         key = os.environ.get(name, "").strip()
         if key and not (key.isascii() and key.isprintable()):
             problem = f"the key in {name} has characters that are invalid in a key; set it again."
             raise InputError("model.server", problem)
         if key:
-            return key
-    return ""
+            return name, key
+    return "", ""
 
 
 async def _usable_answer(
@@ -390,7 +396,7 @@ def _failure(model: ModelSettings, error: Exception, request: Body, has_answered
     message = f"{model.address}: {hide_secrets(reason)[:MAX_REASON]}."
     if is_transient(error):
         short = "failed: no complete answer" if status is None else f"failed: status {status}"
-        return FailedRequest("model.server", message, reason=short)
+        return FailedRequest("model.server", message, reason=short, is_rate_limit=status == RATE_LIMIT)
     is_final = status is not None and 400 <= status < 500 and status != 401
     if not is_final:
         return InputError("model.server", message)
@@ -408,7 +414,9 @@ def _reason_of(error: Exception, status: int | None, body: object, has_answered:
         target = response.headers.get("location", "another address") if response is not None else "another address"
         return f"it redirects to {target}; prompts are not sent there. Give the address of the server itself"
     if status == 401 or (status == 403 and not FILTER.search(str(body))):
-        return f"it rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}"
+        name, _ = _api_key()
+        problem = f"it rejects the key in {name}" if name else "it asks for a key"
+        return f"{problem} ({status}); set {' or '.join(API_KEY_VARIABLES)}"
     if status == 404 and not has_answered:
         return f"{reason}; the address usually ends in /v1, and the model is one that the server has"
     if is_transient(error):  # the client has retried these
@@ -419,6 +427,8 @@ def _reason_of(error: Exception, status: int | None, body: object, has_answered:
             return "no server answers there (connection error); start it, or give its address"
         if has_answered and reason.startswith("Connection error"):
             reason = f"Connection error; {SERVER_ENDED}"
+        if status == RATE_LIMIT:
+            reason = f"{reason}; it limits requests, or a quota is used up; a lower `concurrency` may help"
         return f"{reason}. Answers so far are saved: run the command again when the server answers"
     return reason
 
@@ -439,4 +449,5 @@ def hide_secrets(text: str) -> str:
     for name, value in os.environ.items():
         if SECRET_VARIABLE.search(name) and len(value.strip()) >= MIN_SECRET:
             text = text.replace(value.strip(), "…")
-    return text.replace(_api_key() or "\0", "…")
+    _, key = _api_key()
+    return text.replace(key, "…") if key else text

@@ -4,7 +4,24 @@ import math
 import re
 from types import SimpleNamespace
 
-from benchmarks.map import BEGIN, END, finished_rows, needs_of, section, with_means, write_figure, write_section
+import pytest
+
+import benchmarks.map
+from benchmarks.map import (
+    BEGIN,
+    END,
+    check_same_options,
+    finished_rows,
+    needs_of,
+    result_of,
+    section,
+    with_means,
+    write_figure,
+    write_section,
+)
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs.record import RUNNING
+from tests.recorded_runs import change_record, write_run
 
 ROW = {
     "method": "distill",
@@ -89,3 +106,22 @@ def test_finished_rows_are_those_of_all_seeds_in_the_folder(tmp_path):
     assert (first["seed"], first["reduction"]) == (0, 0.5)
     assert second["seed"] == 1
     assert math.isnan(second["reduction"])
+
+
+def test_a_folder_has_results_of_one_set_of_options(tmp_path):
+    for _ in range(2):  # the same command continues
+        check_same_options(tmp_path, max_rows=80, run=None)
+        assert finished_rows(SimpleNamespace(base_run="run", output_dir=tmp_path)) == []
+    with pytest.raises(InputError, match="^results: .*--max_rows 80, not 0"):
+        check_same_options(tmp_path, max_rows=0, run=None)
+
+
+def test_minutes_are_those_of_stages_that_ran_whole(tmp_path, monkeypatch):
+    stage = SimpleNamespace(output_dir=tmp_path / "after")
+    point = SimpleNamespace(method="prompt", seed=0, tune=None, after=stage)
+    monkeypatch.setattr(benchmarks.map, "run_labels", lambda point, stages: None)
+    monkeypatch.setattr(benchmarks.map, "run_point", lambda point, stages: InputError("model", "no"))
+    assert result_of(point, None)["cpu_minutes"] >= 0
+    write_run(stage.output_dir, "measure")
+    change_record(stage.output_dir, state=RUNNING)  # killed
+    assert math.isnan(result_of(point, None)["cpu_minutes"])

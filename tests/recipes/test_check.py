@@ -22,19 +22,21 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_ch
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.limits import (
     _grown_effects,
+    findings_alone,
     people_without_answers,
     smallest_showable_rise,
 )
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
+from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.tables import read_table, write_table
 from evenhand.recipes.check import check_findings, junit_xml, summary_markdown
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse
-from evenhand.recipes.limit_texts import LimitText
-from evenhand.recipes.settings import CheckSettings
+from evenhand.recipes.limit_texts import LimitText, limit_texts
+from evenhand.recipes.settings import FAMILIES, CheckSettings
 from tests.measured_runs import write_measured
 from tests.testbed_settings import MODEL
 
@@ -99,6 +101,22 @@ def test_what_a_broken_check_names_and_what_would_decide_an_open_one(runs):
     (result,) = check_findings(CheckSettings(run=runs["baseline"], max_pooled_fgb=240))
     plan = result.details[-1].values["plan"]
     assert plan.kind == "deciding_design" and plan.values["n"] > plan.values["n_now"] == 160
+
+
+def test_who_is_beyond_the_largest_difference_is_named_in_the_order_of_what_is_certain(runs, tmp_path):
+    """Of three differences, two are surely above the limit of 10 of 100 answers; JUnit's message has the largest."""
+    folder = shutil.copytree(runs["baseline"], tmp_path / "run")
+    sizes = {"unit": ["a", "b", "c"], "shrunk": [0.3, -0.4, 0.5], "at_least": [0.15, 0.2, 0.1]}
+    write_table(folder / "effects.parquet", pd.DataFrame({**sizes, "name": "x"}))
+    score = BiasScore("difference_bound", 0.6, n=160, ideal=0.0, bounds=(0.0, 1.0), interval=(0.2, 0.6))
+    write_scores(folder / "scores.json", [score])
+    results = findings_alone(FamilyRun(folder, FamilyConfig(model=MODEL)), max_difference=10)
+    found = [(detail.values["unit"], detail.values["effect"]) for detail in results[0].details]
+    assert results[0].status == BROKEN and found == [("b", -0.4), ("a", 0.3)]
+    (case,) = ElementTree.fromstring(junit_xml("", limit_texts(results, FAMILIES["generation_bias"]))).iterfind(
+        ".//failure"
+    )
+    assert case.attrib["message"].startswith("broken: ") and "20.0" in case.attrib["message"]
 
 
 def test_the_largest_growth_is_named_first():

@@ -41,6 +41,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 )
 from evenhand.evaluation.metrics.generation_bias.headline import find_size, moved_share
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
+from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
 from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
 from evenhand.evaluation.report.formats import format_of
@@ -166,7 +167,13 @@ def _largest_difference(run: FamilyRun, limit: float) -> LimitResult:
         return LimitResult(limited, INCONCLUSIVE, Finding("no_difference_bounds", {"reason": reason}))
     low, high = score.interval
     measured = Finding("difference_bounds", {"low": low, "high": high})
-    return LimitResult(limited, _status((100 * low, 100 * high), limit), measured)
+    effects = read_effects(run, EFFECTS)
+    beyond = effects[100 * effects["at_least"] > limit].sort_values("at_least", ascending=False, kind="stable")
+    details = []
+    for row in table_rows(beyond.head(MAX_ROWS)):
+        sizes = {"effect": row["shrunk"], "at_least": row["at_least"]}
+        details.append(Finding("effect_beyond", {"unit": row["unit"], "style": row["name"], **sizes}))
+    return LimitResult(limited, _status((100 * low, 100 * high), limit), measured, details)
 
 
 def smallest_showable_rise(old: Answers, new: Answers) -> float | None:

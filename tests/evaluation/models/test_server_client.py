@@ -132,9 +132,13 @@ def test_an_answer_of_megabytes_is_refused_at_once(monkeypatch):
         assert len(record["bodies"]) == 1
 
 
-def test_rejected_requests_are_not_repeated_and_errors_hide_the_key():
+def test_rejected_requests_are_not_repeated_and_errors_hide_the_key(monkeypatch):
     with serving("refused", share=1) as (url, record):
-        assert "401" in fetch_error(url) and record["failed"]["refused"] <= 3
+        assert "the key in EVENHAND_API_KEY (401)" in fetch_error(url) and record["failed"]["refused"] <= 3
+        monkeypatch.delenv("EVENHAND_API_KEY")
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        assert "asks for a key (401)" in fetch_error(url)
+        monkeypatch.setenv("EVENHAND_API_KEY", CANARY)
     with serving("bad", share=1) as (url, record):
         assert "no such model, said Bearer …" in fetch_error(url) and record["failed"]["bad"] <= 3
     with serving("detailed", share=1) as (url, _):
