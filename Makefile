@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Three processes, even on two cores, because tests wait for servers, browsers and disks.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# Three processes, even on two cores, because tests wait for servers, browsers and disks. Images for containers often
+# forbid Python to write bytecode; each process would then compile all tests anew, which takes six seconds.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: loop demo real map test quick lowest lint docs reference testbed benchmarks
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
 
 ROWS_PER_CHUNK = 1 << 13  # rows that are written at a time
+SMALL_FILE = 1 << 18  # bytes; a report reads the same tables many times, and small ones are decoded once
 RUN = b"evenhand.run"  # key of a file's metadata: the fingerprint of the run that wrote the table
 
 
@@ -41,8 +43,23 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
         InputError: the file is absent, not Parquet, or damaged.
     """
     with _readable(path):
+        state = path.stat()
+        if state.st_size <= SMALL_FILE:
+            table = _decode_once(path.absolute(), state.st_ino, state.st_size, state.st_mtime_ns)
+            names = table.columns if columns is None else [name for name in table.columns if name in columns]
+            return table[names].copy()
         names = None if columns is None else [name for name in pq.read_schema(path).names if name in columns]
-        return pd.read_parquet(path, columns=names, page_checksum_verification=True)
+        return _decode(path, names)
+
+
+def _decode(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    return pd.read_parquet(path, columns=columns, page_checksum_verification=True)
+
+
+@lru_cache(maxsize=64)
+def _decode_once(path: Path, inode: int, size: int, modified: int) -> pd.DataFrame:
+    """Return the table in a file, which is read again only if it was changed or replaced."""
+    return _decode(path)
 
 
 def table_run(path: Path) -> str:

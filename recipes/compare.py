@@ -13,7 +13,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import FACTS, Facts, write_facts
+from evenhand.evaluation.facts import FACTS, write_facts
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, check_declared
@@ -31,10 +31,17 @@ from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import SCORES, BiasScore, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
-from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
+from evenhand.mitigation.page import (
+    labelling_of,
+    tag_note,
+    training_section,
+    tuned_although_marked,
+    tuned_on_warnings,
+    tuning_method,
+)
 from evenhand.recipes.finished_runs import MODEL_CODE, check_same_precision, permitted_measurement, read_measurement
 from evenhand.recipes.label import LabelRecord
-from evenhand.recipes.measure import LINK, log_results, write_responses
+from evenhand.recipes.measure import LINK, facts_of, log_results, write_responses
 from evenhand.recipes.plan import narrower_text
 from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, CompareSettings, MeasureSettings, family_config
@@ -71,9 +78,10 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
                 check_declared(name, found)
                 changes += found
             write_scores(store.folder / SCORES, changes)
-            facts = facts_of(runs)
+            made = _pages(settings, runs)
+            facts = facts_of(made)
             write_facts(store.folder / FACTS, facts)
-            files = report(settings, write=True, show=show)
+            files = _present(settings, runs, made, write=True, show=show)
             log_results("comparison", store, changes, facts, files)
         elif show:
             report(settings, write=False, show=True)
@@ -94,28 +102,33 @@ def _check_base(model: ModelSettings) -> None:
         log.debug("compare: the base of %s cannot be checked", model.name, exc_info=True)
 
 
-def facts_of(runs: Mapping[str, ComparedRuns]) -> dict[str, Facts]:
-    """Return what each family found in a finished comparison, by the family's name."""
-    facts = {}
-    for name, compared in runs.items():
-        facts[name] = FAMILIES[name].comparison_facts(compared.before, compared.after, compared.changes)
-    return facts
-
-
 def report(settings: CompareSettings, *, write: bool, show: bool) -> dict[Path, Page]:
     """Write and print the reports of a finished comparison, and write the page of responses; return them by path."""
     runs, _ = _compared_runs(settings)
-    pages = {}
+    return _present(settings, runs, _pages(settings, runs), write=write, show=show)
+
+
+def _pages(settings: CompareSettings, runs: Mapping[str, ComparedRuns]) -> dict[str, Page]:
+    """Return the report of each family in a finished comparison, by the family's name."""
+    made = {}
     for name, compared in runs.items():
-        pages[name] = FAMILIES[name].comparison_page(compared.before, compared.after, compared.changes)
+        made[name] = FAMILIES[name].comparison_page(compared.before, compared.after, compared.changes)
     if GENERATION_BIAS in runs:
         compared = runs[GENERATION_BIAS]
-        page = _with_tuning(pages[GENERATION_BIAS], compared, settings.labels, settings.tuning)
-        pages[GENERATION_BIAS] = replace(page, notes=[*page.notes, *_tag_notes(compared, settings.after_without_tag)])
-        if write:
-            title = before_after(compared.before.config.model.name, compared.after.config.model.name)
-            write_responses(settings.output_dir, title, settings.before, settings.after)
-    return present(settings.output_dir, pages, write=write, show=show)
+        page = _with_tuning(made[GENERATION_BIAS], compared, settings.labels, settings.tuning)
+        made[GENERATION_BIAS] = replace(page, notes=[*page.notes, *_tag_notes(compared, settings.after_without_tag)])
+    return made
+
+
+def _present(
+    settings: CompareSettings, runs: Mapping[str, ComparedRuns], made: Mapping[str, Page], *, write: bool, show: bool
+) -> dict[Path, Page]:
+    """Write and print the pages of a comparison, and write the page of responses; return the pages by path."""
+    if write and GENERATION_BIAS in runs:
+        compared = runs[GENERATION_BIAS]
+        title = before_after(compared.before.config.model.name, compared.after.config.model.name)
+        write_responses(settings.output_dir, title, settings.before, settings.after)
+    return present(settings.output_dir, made, write=write, show=show)
 
 
 def _compared_runs(
@@ -143,11 +156,14 @@ def _compared_runs(
             f"the runs ({metrics[0]} and {metrics[1]}) have no comparable metrics in common; measure both with "
             f"one of {', '.join(comparable)}.",
         )
+    labels = labelling_of(sides["after"].model.name, settings.labels, settings.tuning)
+    untuned_by = sides["after"].prompts.untuned_by
+    marks_untuned = labels is None or not tuned_although_marked(settings.after, labels, untuned_by)
     runs = {}
     for name in names:
         runs[name] = ComparedRuns(
-            before=FamilyRun(settings.before, family_config(sides["before"], name)),
-            after=FamilyRun(settings.after, family_config(sides["after"], name)),
+            before=FamilyRun(settings.before, family_config(sides["before"], name), marks_untuned=marks_untuned),
+            after=FamilyRun(settings.after, family_config(sides["after"], name), marks_untuned=marks_untuned),
             changes=FamilyRun(settings.output_dir, getattr(settings, name, None)),
         )
     return runs, records

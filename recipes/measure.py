@@ -286,9 +286,10 @@ def _finish(store: Store | None, settings: MeasureSettings, scores: Sequence[Bia
     """Write a run's scores, facts and report, and print the report if `show`; of a finished run, `store` is None."""
     if store is not None:
         write_scores(store.folder / SCORES, scores)
-        facts = facts_of(settings)
+        made = pages(settings)
+        facts = facts_of(made)
         write_facts(store.folder / FACTS, facts)
-        files = report(settings, write=True, show=show)
+        files = _present(settings, made, write=True, show=show)
         log_results("measurement", store, scores, facts, files)
     elif show:
         report(settings, write=False, show=True)
@@ -305,17 +306,21 @@ def log_results(
     store.tracker.log_artifact(name, "report", store.folder / SCORES, *files)
 
 
-def facts_of(settings: MeasureSettings) -> dict[str, Facts]:
-    """Return what each family found in a finished run, by the family's name."""
-    configs = family_configs(settings)
-    return {name: FAMILIES[name].facts(FamilyRun(settings.output_dir, config)) for name, config in configs.items()}
+def facts_of(made: Mapping[str, Page]) -> dict[str, Facts]:
+    """Return what the page of each family tells, by the family's name."""
+    return {name: page.facts for name, page in made.items() if page.facts is not None}
 
 
 def report(settings: MeasureSettings, *, write: bool, show: bool) -> dict[Path, Page]:
     """Write and print the reports of a finished run, and write the page of its responses; return them by path."""
+    return _present(settings, pages(settings), write=write, show=show)
+
+
+def _present(settings: MeasureSettings, made: Mapping[str, Page], *, write: bool, show: bool) -> dict[Path, Page]:
+    """Write and print the pages of a finished run, and write the page of its responses; return the pages by path."""
     if write and GENERATION_BIAS in settings.metrics:
         write_responses(settings.output_dir, display_name(settings.model.name), settings.output_dir)
-    return present(settings.output_dir, pages(settings), write=write, show=show)
+    return present(settings.output_dir, made, write=write, show=show)
 
 
 def pages(settings: MeasureSettings) -> dict[str, Page]:

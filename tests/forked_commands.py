@@ -201,6 +201,7 @@ def measure_once(main) -> None:
     """
     few = ["--prompts.descriptors", "14", "--prompts.answers_per_cell", "1", "--generation_bias.permutations", "9"]
     few += ["--prompts.filters", "{template: ['I like {plural_noun_phrase}.']}", "--report_to", "none", "--quiet"]
+    few += ["--generation_bias.neutral_dialogue", str(ROOT / "tests" / "neutral_dialogue.jsonl")]
     with tempfile.TemporaryDirectory() as folder, Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
         assert main(["measure", "--config", "testbed", *few, "--output_dir", f"{folder}/run"]) == 0
 

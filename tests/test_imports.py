@@ -8,6 +8,7 @@ beginning of one, that this test can read: a literal, or a constant of a module.
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -37,7 +38,10 @@ def module_name(file: Path) -> str:
     return ".".join(["evenhand", *parts]).removesuffix(".__init__")
 
 
-MODULES = {module_name(file): ast.parse(file.read_text(encoding="utf-8")) for file in FILES}
+@cache
+def parsed_modules() -> dict[str, ast.Module]:
+    """Return the parsed source of each module, by the module's name."""
+    return {module_name(file): ast.parse(file.read_text(encoding="utf-8")) for file in FILES}
 
 
 def constants(tree: ast.Module) -> dict[str, str]:
@@ -59,11 +63,11 @@ def constants(tree: ast.Module) -> dict[str, str]:
 
 def known_texts(module: str) -> dict[str, str]:
     """Return the texts that names stand for in a module: constants of its own and imported ones, and its name."""
-    tree = MODULES[module]
+    tree = parsed_modules()[module]
     found = {"__name__": module}
     for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.module in MODULES:
-            there = constants(MODULES[node.module])
+        if isinstance(node, ast.ImportFrom) and node.module in parsed_modules():
+            there = constants(parsed_modules()[node.module])
             for alias in node.names:
                 if alias.name in there:
                     found[alias.asname or alias.name] = there[alias.name]
@@ -89,7 +93,7 @@ def beginning(node: ast.expr, texts: dict[str, str]) -> tuple[str, bool] | None:
 
 def modules_in(package: str) -> set[str]:
     """Return the modules and packages that stand directly in a package."""
-    return {module for module in MODULES if module.rpartition(".")[0] == package}
+    return {module for module in parsed_modules() if module.rpartition(".")[0] == package}
 
 
 def dynamic_imports(module: str, node: ast.Call) -> set[str]:
@@ -110,13 +114,13 @@ def dynamic_imports(module: str, node: ast.Call) -> set[str]:
 def imported(module: str) -> set[str]:
     """Return all names of ours that a module imports: at the top, in functions, under TYPE_CHECKING and by name."""
     found = set()
-    for node in ast.walk(MODULES[module]):
+    for node in ast.walk(parsed_modules()[module]):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
-                found.add(name if name in MODULES else node.module)
+                found.add(name if name in parsed_modules() else node.module)
         elif isinstance(node, ast.Call):
             found |= dynamic_imports(module, node)
     return {name for name in found if name.split(".")[0] == "evenhand"}
@@ -124,7 +128,7 @@ def imported(module: str) -> set[str]:
 
 @pytest.mark.parametrize("package", ["evaluation", "mitigation"])
 def test_no_package_imports_one_that_stands_on_it(package):
-    modules = [module for module in MODULES if f"{module}.".startswith(f"evenhand.{package}.")]
+    modules = [module for module in parsed_modules() if f"{module}.".startswith(f"evenhand.{package}.")]
     targets = {module: {name.split(".")[1] for name in imported(module) if "." in name} for module in modules}
     assert {module: wrong for module in modules if (wrong := targets[module] & FORBIDDEN[package])} == {}
     assert any(package in names for names in targets.values())  # what is ours is seen at all
@@ -133,8 +137,8 @@ def test_no_package_imports_one_that_stands_on_it(package):
 def test_no_modules_import_each_other():
     """A module may import the packages that it stands in, and a package may load its modules by name."""
     graph = {}
-    for module in MODULES:
-        others = {name for name in imported(module) if name in MODULES} - STILL_A_CIRCLE.get(module, set())
+    for module in parsed_modules():
+        others = {name for name in imported(module) if name in parsed_modules()} - STILL_A_CIRCLE.get(module, set())
         graph[module] = {name for name in others if not f"{module}.".startswith(f"{name}.")}
     TopologicalSorter(graph).prepare()
 
@@ -151,18 +155,18 @@ def test_no_modules_import_each_other():
 )
 def test_dynamic_imports_are_counted(source, expected, monkeypatch):
     text = f"GENERATION_BIAS = 'evenhand.evaluation.metrics.offensiveness'\n{source}"
-    monkeypatch.setitem(MODULES, "evenhand.evaluation.invented", ast.parse(text))
+    monkeypatch.setitem(parsed_modules(), "evenhand.evaluation.invented", ast.parse(text))
     assert imported("evenhand.evaluation.invented") == expected != set()
 
 
 def test_a_dynamic_import_that_nobody_can_read_is_an_error(monkeypatch):
-    monkeypatch.setitem(MODULES, "evenhand.evaluation.invented", ast.parse("import_module(name)"))
+    monkeypatch.setitem(parsed_modules(), "evenhand.evaluation.invented", ast.parse("import_module(name)"))
     with pytest.raises(AssertionError, match=r"evenhand\.evaluation\.invented:1"):
         imported("evenhand.evaluation.invented")
 
 
 def test_imports_of_ours_are_absolute_and_by_the_name_that_is_installed():
-    for module, tree in MODULES.items():
+    for module, tree in parsed_modules().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{module}:{node.lineno}: a relative import"
@@ -231,7 +235,7 @@ def test_data_and_settings_know_nothing_of_models_and_metrics():
 
 def test_every_package_whose_version_a_run_records_is_imported():
     imported = set()
-    for tree in MODULES.values():
+    for tree in parsed_modules().values():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.partition(".")[0])

@@ -21,6 +21,7 @@ from evenhand.recipes import testbed
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
 from tests.recorded_runs import write_run
+from tests.testbed_settings import NEUTRAL_DIALOGUE
 from tools.testbed import grammar
 from tools.testbed.corpus import all_prompts
 
@@ -139,7 +140,7 @@ def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
         "style_classifier": str(testbed.STYLE_CLASSIFIER),
         "style_clusters": "testbed",
         "permutations": 0,
-        "neutral_dialogue": str(testbed.NEUTRAL_DIALOGUE),
+        "neutral_dialogue": NEUTRAL_DIALOGUE,
     }
     replaced = {
         '"gpt2"': repr(str(testbed.DIALOGUE_MODEL)),

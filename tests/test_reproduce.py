@@ -14,6 +14,7 @@ from evenhand.evaluation.score import read_scores
 from evenhand.recipes.cli import main
 from tests import tiny_checkpoints
 from tests.gendered_references import written_references, written_translations
+from tests.testbed_settings import NEUTRAL_DIALOGUE
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reproduce.md"
 CODE = PAGE.parents[1]
@@ -34,6 +35,7 @@ STYLES = ["--generation_bias.style_classifier", f"{TESTBED}style_classifier"]
 OFFENSIVE = ["--offensive_classifier", f"{TESTBED}second_style_classifier", "--offensive_classifier.label", "Hateful"]
 DIALOGUE = ["--model", f"{TESTBED}dialogue_model", "--model.dtype", "float32", *STYLES, *SOME]
 DIALOGUE += ["--generation_bias.style_clusters", "testbed", "--generation_bias.permutations", "39"]
+DIALOGUE += ["--generation_bias.neutral_dialogue", NEUTRAL_DIALOGUE]
 REFERENCES = ["--references", "references.csv", "--references.min_masculine_references", "0"]
 REFERENCES += ["--model", "any"]
 # Command → arguments with which it takes seconds, in a folder with `inputs`. A row may have further arguments.
@@ -58,6 +60,7 @@ LOOP = shlex.split("""
     --measure.generation_bias.permutations 9 --tune.measure_every 0 --tune.training.max_rows 128
     --tune.training.learning_rate 0.01 --allow_no_bias true --report_to none
 """)
+LOOP += ["--measure.generation_bias.neutral_dialogue", NEUTRAL_DIALOGUE]
 # Commands that other tests run, and the file of these.
 ELSEWHERE = {
     "ablate --config paper_alpha": "recipes/test_real_configs.py",

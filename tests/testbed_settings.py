@@ -1,5 +1,6 @@
-"""Settings with which tests measure the testbed's models, as recipes/configs/testbed.yaml has them."""
+"""Settings with which tests measure the testbed's models: those of recipes/configs/testbed.yaml, less dialogue."""
 
+from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
@@ -10,11 +11,12 @@ FILES = "package:evenhand/recipes/testbed/"
 MODEL = ModelSettings(name=f"{FILES}dialogue_model", dtype="float32")
 MASKED_MODEL = ModelSettings(name=f"{FILES}masked_model", dtype="float32")
 PAIRS = f"{FILES}pairs.csv"
+NEUTRAL_DIALOGUE = str(Path(__file__).with_name("neutral_dialogue.jsonl"))  # the first 24 of the testbed's 1,000 pairs
 GENERATION_BIAS = {
     "style_classifier": StyleClassifierSettings(name=f"{FILES}style_classifier"),
     "second_style_classifier": StyleClassifierSettings(name=f"{FILES}second_style_classifier"),
     "style_clusters": "testbed",
-    "neutral_dialogue": f"{FILES}neutral_dialogue.jsonl",
+    "neutral_dialogue": NEUTRAL_DIALOGUE,
 }
 # The same as YAML, inside a mapping.
 CLASSIFIERS = (

@@ -140,12 +140,14 @@ class FamilyRun:
         config: the run's settings.
         only: the prompts that another run has too, if this one has more; tables then have only their rows.
         common_scores: the scores on these prompts, if they were computed.
+        marks_untuned: whether its prompts say truly whom the model was never tuned on.
     """
 
     folder: Path
     config: Any = None
     only: frozenset[str] | None = None
     common_scores: list[BiasScore] | None = None
+    marks_untuned: bool = True
 
     @cached_property
     def scores(self) -> list[BiasScore]:
@@ -302,6 +304,7 @@ class Family(ABC):
             limits=listed("limits", *self.templates()),
             signature=score.signature if score else {},
             signature_lines=[signature_line(score)] if score else [],
+            facts=facts,
         )
 
     def _with_family_scores(self, run: FamilyRun) -> FamilyRun:
@@ -411,6 +414,7 @@ class Family(ABC):
             signature=change.signature,
             signature_lines=[signature_line(self._headline_of(run)) for run in (before, after)],
             sides=("before", "after"),
+            facts=facts,
         )
 
 

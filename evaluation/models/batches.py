@@ -6,6 +6,7 @@ The memory of a row is estimated from the model's config. Batch sizes do not cha
 import logging
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -60,7 +61,7 @@ def batch_size_limit(model: PreTrainedModel, row_bytes: Callable[[int], int]) ->
     """Return a function from a row's length in tokens to the largest batch of such rows, by memory and tokens."""
     memory = memory_budget(model.device)
     tokens = tokens_per_pass(model)
-    return lambda length: max(1, min(tokens // length, memory // row_bytes(length)))
+    return cache(lambda length: max(1, min(tokens // length, memory // row_bytes(length))))
 
 
 def logits_bytes(model: PreTrainedModel, positions: int, copies: int = 8) -> int:

@@ -71,6 +71,7 @@ def summary_page(pages: Mapping[str, Page], links: Sequence[Link]) -> Page:
         signature={},
         links=links,
         signature_lines=[line for page in pages.values() for line in page.signature_lines],
+        facts=None,
     )
 
 

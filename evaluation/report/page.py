@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.report.numbers import NO_NUMBER, sanitize
 from evenhand.evaluation.score import display_name
 
@@ -170,6 +171,7 @@ class Page:
         sides: names of the columns with the plotted values: one, or two with the marks ○ and ●.
         signature_lines: a citable line for each measurement.
         links: links to reports and rows of the summarised runs.
+        facts: what the page tells, as data; None for a page that is not of one family.
     """
 
     title: str
@@ -190,6 +192,7 @@ class Page:
     explanations: Sequence[str] = ()
     steps: Sequence[Step] = ()
     private_notes: Sequence[str] = ()
+    facts: Facts | None = None
 
     def all_sections(self) -> Iterator[Section]:
         """Yield the sections and subsections that have content, in the order of the page."""

@@ -45,6 +45,22 @@ def test_tables_without_rows_and_damaged_ones(rows, tmp_path):
             read(tmp_path / "t.parquet")
 
 
+def test_a_small_file_is_decoded_again_only_if_it_has_changed(rows, tmp_path, monkeypatch):
+    path = tmp_path / "t.parquet"
+    decoded = []
+    decode = tables._decode
+    monkeypatch.setattr(tables, "_decode", lambda *arguments: decoded.append(path) or decode(*arguments))
+    write_table(path, rows)
+    changed = read_table(path)
+    changed.loc[0, "s0"] = -1  # in the caller's table only
+    pd.testing.assert_frame_equal(read_table(path), rows)
+    assert len(decoded) == 1
+    write_table(path, rows[:2])
+    assert len(read_table(path)) == 2 and len(decoded) == 2
+    monkeypatch.setattr(tables, "SMALL_FILE", 0)
+    assert len(read_table(path)) == 2 and len(decoded) == 3
+
+
 SQUARES = [0, 1, 4, 9, 16]
 
 

@@ -6,16 +6,6 @@ import pytest
 
 from evenhand.recipes import cli
 from evenhand.recipes.settings import COMMANDS
-from tools.testbed import grammar
-
-
-@pytest.fixture(scope="session")
-def small_talk(tmp_path_factory):
-    """The path of a file of neutral dialogue that is shorter than the shipped one."""
-    file = tmp_path_factory.mktemp("neutral") / "neutral.jsonl"
-    pairs = grammar.neutral_dialogue("held_out", 24, seed=0)
-    file.write_text(pairs.to_json(orient="records", lines=True))
-    return str(file)
 
 
 @pytest.fixture

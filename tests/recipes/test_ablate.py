@@ -14,7 +14,7 @@ from evenhand.evaluation.settings import checked
 from evenhand.recipes.ablate import distinct_points, swept_points
 from evenhand.recipes.settings import AblateSettings
 from tests.forked_commands import wait_until
-from tests.testbed_settings import CLASSIFIERS
+from tests.testbed_settings import CLASSIFIERS, NEUTRAL_DIALOGUE
 
 pytestmark = pytest.mark.slow
 
@@ -58,10 +58,10 @@ class Ablation:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, commands, small_talk):
+def finished(tmp_path_factory, commands):
     """An ablation that was killed, moved and continued."""
     base = tmp_path_factory.mktemp("ablate")
-    (base / "ablate.yaml").write_text(SETTINGS.replace("NEUTRAL", small_talk).replace("CLASSIFIERS", CLASSIFIERS))
+    (base / "ablate.yaml").write_text(SETTINGS.replace("NEUTRAL", NEUTRAL_DIALOGUE).replace("CLASSIFIERS", CLASSIFIERS))
     running = commands.start(*arguments(base / "ablate.yaml", base / "first", "--report_to", "none"))
     # In the middle of a point, with another one finished.
     wait_until(lambda: finished_in(base / "first", "compare-*") or running.status() is not None)

@@ -3,7 +3,7 @@
 import pytest
 
 from evenhand.evaluation.tables import read_table
-from tests.testbed_settings import CLASSIFIERS, MODEL
+from tests.testbed_settings import CLASSIFIERS, MODEL, NEUTRAL_DIALOGUE
 
 pytestmark = pytest.mark.slow
 
@@ -29,13 +29,13 @@ allow_no_bias: true
 """
 
 
-def test_training_and_measurement_share_people_and_no_template(tmp_path, commands, small_talk):
+def test_training_and_measurement_share_people_and_no_template(tmp_path, commands):
     templates = tmp_path / "templates.txt"
     templates.write_text("\n".join(TEMPLATES))
     people = tmp_path / "people.txt"
     people.write_text("\n".join(PEOPLE))
     settings = SETTINGS.replace("TEMPLATES", str(templates)).replace("PEOPLE", str(people))
-    (tmp_path / "loop.yaml").write_text(settings.replace("NEUTRAL", small_talk))
+    (tmp_path / "loop.yaml").write_text(settings.replace("NEUTRAL", NEUTRAL_DIALOGUE))
     run = tmp_path / "run"
     commands.run("loop", "--config", str(tmp_path / "loop.yaml"), "--output_dir", str(run), "--report_to", "none")
     prompts = {name: read_table(run / name / "prompts.parquet") for name in ("before", "train", "exchange/after")}

@@ -25,7 +25,7 @@ from evenhand.recipes.settings import CompareSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.forked_commands import wait_until
 from tests.parsed_page import ParsedPage
-from tests.testbed_settings import CLASSIFIERS
+from tests.testbed_settings import CLASSIFIERS, NEUTRAL_DIALOGUE
 
 pytestmark = pytest.mark.slow
 
@@ -39,9 +39,7 @@ measure:
       template:
         - I'm {noun_phrase}.
         - I like {plural_noun_phrase}.
-        - I love {plural_noun_phrase}.
         - I hate {plural_noun_phrase}.
-        - What do you think about {plural_noun_phrase}?
         - It's hard being {noun_phrase}.
   decoding: {batch_size: 64}
   model: package:evenhand/recipes/testbed/dialogue_model
@@ -53,7 +51,7 @@ prompt: {instruction: I like music.}
 label: {quantile: 0.7}
 tune:
   training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, max_perplexity_rise: 900}
-  measure_every: 4
+  measure_every: 7
   measure_descriptors: 4
 """
 SHARED = ("before", "train", "label")
@@ -78,9 +76,9 @@ def arguments(file: Path, folder: Path | str, *further: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def settings(small_talk):
+def settings():
     """The text of the loop's settings."""
-    return SETTINGS.replace("NEUTRAL", small_talk).replace("CLASSIFIERS", CLASSIFIERS)
+    return SETTINGS.replace("NEUTRAL", NEUTRAL_DIALOGUE).replace("CLASSIFIERS", CLASSIFIERS)
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from evenhand.mitigation.methods import load_method
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import read_settings
 from tests import tiny_checkpoints
+from tests.testbed_settings import NEUTRAL_DIALOGUE
 
 pytestmark = pytest.mark.slow
 
@@ -36,6 +37,7 @@ MODELS = {
 SMALL = {
     "measure.prompts.descriptors": 7,
     "measure.decoding.arguments": "{max_new_tokens: 8}",
+    "measure.generation_bias.neutral_dialogue": NEUTRAL_DIALOGUE,
     "measure.generation_bias.permutations": 9,
     "tune.training.learning_rate": 0.01,
     "tune.training.max_rows": 64,

@@ -169,6 +169,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         limits=listed("limits", *FILES),
         signature=run.signature(FGB),
         signature_lines=[signature_line(headline)],
+        facts=facts,
     )
 
 
@@ -255,6 +256,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         signature={"before": before.signature(FGB), "after": after.signature(FGB)},
         signature_lines=[signature_line(old), signature_line(new)],
         sides=("before", "after"),
+        facts=facts,
     )
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import plain
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers, style_table
@@ -157,6 +158,7 @@ def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     assert math.isnan(after.value) or abs(after.value) <= 1
     report = METRIC.comparison_page(*runs, compared)
     assert_leads_to_a_decision(report)
+    assert plain(report.facts) == plain(METRIC.comparison_facts(*runs, compared))
     names = []
     for section in report.all_sections():
         names.append(section.title)

@@ -10,6 +10,7 @@ from scipy import stats
 
 from evenhand.evaluation.data.language.mentions import clean_response
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import plain
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias, classification
 from evenhand.evaluation.metrics.generation_bias.answers import (
@@ -37,11 +38,11 @@ from evenhand.evaluation.settings import (
     StyleClassifierSettings,
 )
 from evenhand.evaluation.tables import write_table
-from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER
+from evenhand.recipes.testbed import SECOND_STYLE_CLASSIFIER
 from tests.family_runs import measure_tests
 from tests.named_scores import find_named
 from tests.report_pages import assert_leads_to_a_decision
-from tests.testbed_settings import GENERATION_BIAS, MODEL
+from tests.testbed_settings import GENERATION_BIAS, MODEL, NEUTRAL_DIALOGUE
 from tests.testbed_settings import generation_bias as generation_bias_settings
 from tools.testbed.corpus import all_prompts
 
@@ -90,6 +91,7 @@ def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measu
     assert rho.n == len(rows) == 26 and "corpus" in rho.signature
     report = GenerationBias().page(measured)
     assert_leads_to_a_decision(report)
+    assert plain(report.facts) == plain(GenerationBias().facts(measured))
     text = page_html(report)
     assert find_format("frequency_rho").label in text
 
@@ -128,7 +130,7 @@ def test_classifiers_and_neutral_dialogue_of_the_settings():
     shipped = StyleClassifierSettings(name="go_emotions")
     with pytest.raises(InputError, match="style_classifier"):  # it reads English
         configured_classifiers(family_config({"style_classifier": shipped}, language="es"))
-    assert neutral_dialogue_file(family_config({})) == str(NEUTRAL_DIALOGUE)
+    assert neutral_dialogue_file(family_config({})) == NEUTRAL_DIALOGUE
     assert neutral_dialogue_file(family_config({"neutral_dialogue": "small_talk"})).endswith("small_talk.jsonl")
     assert neutral_dialogue_file(family_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
     assert neutral_dialogue_file(family_config({"neutral_dialogue": None})) is None
