@@ -41,7 +41,7 @@ from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.mitigation.invocation import added_tokens
-from evenhand.mitigation.labelled_responses import rows_of_several_people
+from evenhand.mitigation.labelled_responses import SPARES_OWN_WORDS, rows_of_several_people
 from evenhand.mitigation.methods.control_tags import NO_BIAS_TAG
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config
@@ -88,7 +88,8 @@ class Variant:
     """A training: its learning rate, a change of its rows, the control tag, and whether its adapter is activated.
 
     The control tag activates it, or, without a tag, the generation prompt of the chat template. `trained_tags` are
-    strings whose embeddings are trained.
+    strings whose embeddings are trained. With `spares_own_words`, the words by which
+    people name themselves keep each person's own prediction.
     """
 
     learning_rate: float = DEFAULT_RATE
@@ -96,6 +97,7 @@ class Variant:
     tag: str = ""
     is_activated: bool = False
     trained_tags: Sequence[str] = ()
+    spares_own_words: bool = False
 
 
 VARIANTS = {
@@ -106,6 +108,7 @@ VARIANTS = {
     "one trained prompt": Variant(change=one_trained_prompt),
     "four people": Variant(change=four_people),
     "three of four rows cut": Variant(change=cut_after_opening),
+    "own words spared": Variant(learning_rate=1e-3, spares_own_words=True),
     "activated by the tag": Variant(learning_rate=1e-3, tag=NO_BIAS_TAG, is_activated=True),
     "activated by the generation prompt": Variant(learning_rate=1e-3, is_activated=True),
 }
@@ -161,9 +164,11 @@ def split_people(
     return is_tuned, test_rows.select(range(min(N_TEST, len(test_rows))))
 
 
-def encoded_rows(base: DialogueModel, table: pd.DataFrame, seed: int = SEED, tag: str = "") -> Dataset:
+def encoded_rows(base: DialogueModel, table: pd.DataFrame, variant: Variant, seed: int = SEED) -> Dataset:
     """Return the encoded rows of `distill` on responses, shuffled; contexts after which is trained end with the tag."""
-    rows = rows_of_several_people(table, partial(render_contexts, base), tag, seed)
+    rows = rows_of_several_people(table, partial(render_contexts, base), variant.tag, seed)
+    if variant.spares_own_words:
+        rows = rows.add_column(SPARES_OWN_WORDS, [True] * len(rows))
     return DistillTrainer.encode_rows(base, rows).shuffle(seed)
 
 
@@ -299,7 +304,7 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
     for name in options.variants:
         variant = VARIANTS[name]
-        rows = encoded_rows(base, table[is_tuned], options.seed, variant.tag)
+        rows = encoded_rows(base, table[is_tuned], variant, options.seed)
         model, n_rows = train(base, variant, rows, options.steps, 60 * options.minutes, options.seed)
         after = predictions(base, model, split_people(base, table, options.seed, variant.tag)[1])
         off = change_when_off(base, model, variant, untagged)

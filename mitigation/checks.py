@@ -5,6 +5,8 @@ import os
 import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
+from peft.tuners.trainable_tokens.layer import TrainableTokensLayer
+from peft.utils import ModulesToSaveWrapper
 from transformers import PreTrainedConfig
 
 from evenhand.evaluation.doors import spelled
@@ -101,6 +103,12 @@ def _check_adapter(model: ModelSettings, network: torch.nn.Module, lora: LoraCon
         raise InputError("training.peft", f"PEFT rejects it for {model.name}: {first_line(error)}") from None
     if isinstance(adapted.get_output_embeddings(), LoraLayer):
         raise InputError("training.peft", "TRL trains no adapter of the output layer; leave it out of target_modules.")
+    for module in adapted.modules():
+        if isinstance(module, TrainableTokensLayer) and isinstance(module.base_layer, ModulesToSaveWrapper):
+            raise InputError(
+                "training.peft.modules_to_save",
+                "the method trains the embeddings of its control tags already; leave embeddings and output layer out.",
+            )
 
 
 def _check_control_tag(model: ModelSettings, tag: str) -> None:

@@ -95,11 +95,8 @@ def tuned_on_warnings(
     The folders of the labelling and of the tuning run are by default read from the folder of the adapter. `untuned_by`
     is the setting of the measurement.
     """
-    if tuning is None and tuning_metadata(Path(model)) and run_state(Path(model).parent, "tuning") == FINISHED:
-        tuning = Path(model).parent
-    if labels is None and tuning is not None:
-        labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
-    if labels is None or not (labels / f"{LABELS}.parquet").exists():
+    labels = labelling_of(model, labels, tuning)
+    if labels is None:
         return []
     # Texts are compared, not ids: a user may number the prompts of each file from 1.
     measured_prompts = pd.MultiIndex.from_frame(
@@ -108,18 +105,32 @@ def tuned_on_warnings(
     tuned_prompts = pd.MultiIndex.from_frame(read_table(labels / f"{LABELS}.parquet", [columns.PERSONA, columns.TEXT]))
     n = int(measured_prompts.isin(tuned_prompts).sum())
     warnings = [note(WORDS, "tuned_on", n=n, n_of=len(measured_prompts))] if n else []
-    named = [] if untuned_by is None else tuned_although_marked(measured, labels, untuned_by)
+    named = tuned_although_marked(measured, labels, untuned_by)
     if named:
         warnings.append(note(WORDS, "not_untuned", by=untuned_by, names=named))
     return warnings
 
 
-def tuned_although_marked(measured: Path, labels: Path, untuned_by: str) -> list[str]:
+def labelling_of(model: str, labels: Path | None = None, tuning: Path | None = None) -> Path | None:
+    """Return the folder of the labelling on which a model was tuned; None if it is not known, or was deleted.
+
+    By default, the folders are read from the folder of the adapter.
+    """
+    if tuning is None and tuning_metadata(Path(model)) and run_state(Path(model).parent, "tuning") == FINISHED:
+        tuning = Path(model).parent
+    if labels is None and tuning is not None:
+        labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
+    return labels if labels is not None and (labels / f"{LABELS}.parquet").exists() else None
+
+
+def tuned_although_marked(measured: Path, labels: Path, untuned_by: str | None) -> list[str]:
     """Return what the prompts of a measurement mark as never tuned on and the labelled responses have, sorted.
 
     The result has descriptors, templates or cues, by the setting `untuned_by` of the measurement; by "axis" as by
     "descriptor", because a descriptor of two axes is left out in both.
     """
+    if untuned_by is None:
+        return []
     name = columns.DESCRIPTOR if untuned_by == columns.AXIS else untuned_by
     prompts = read_table(measured / "prompts.parquet", [columns.UNTUNED, name])
     marked = set(prompts[name][prompts[columns.UNTUNED].astype(bool)])

@@ -28,7 +28,7 @@ from evenhand.evaluation.runs.paths import with_resolved_paths
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, StrictSettings, checked, group_of
-from evenhand.recipes.commands import COMMANDS, EXAMPLES, SHIPPED, USER_COMMANDS
+from evenhand.recipes.commands import COMMANDS, EXAMPLES, SHIPPED, SWEEP, USER_COMMANDS
 from evenhand.recipes.configs import config_file, shipped
 from evenhand.recipes.received import CODE, LAUNCHES, acting_settings, without_places
 
@@ -289,6 +289,12 @@ def _name_model(command: str, options: dict[str, Any]) -> None:
     if command == "loop" and (Path(model) / RECORD).is_file():
         options["base_run"] = model
         return
+    if command == "loop" and (Path(model) / SWEEP).is_file():
+        raise InputError(
+            "model",
+            f"{model} is the folder of a loop; the command that made it continues it. For another loop, give a model "
+            "or a run of `measure`.",
+        )
     name = f"{PREFIXES[command]}model.{NAME}"
     if name in options:
         raise InputError("model", f"{model!r} and {options[name]!r} are both given; give one model.")

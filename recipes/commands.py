@@ -5,6 +5,8 @@ from pathlib import Path
 
 from evenhand.evaluation.plugins import user_folders
 
+SWEEP = "sweep.json"  # in the folder of a loop or a sweep, whose runs have folders of their own
+
 SHIPPED = {
     "measure": "Measure a model with one or more families of metrics.",
     "screen": "Find whom a model treats differently by its predictions of first tokens, before anything is sampled.",

@@ -31,7 +31,14 @@ from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import SCORES, BiasScore, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
-from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
+from evenhand.mitigation.page import (
+    labelling_of,
+    tag_note,
+    training_section,
+    tuned_although_marked,
+    tuned_on_warnings,
+    tuning_method,
+)
 from evenhand.recipes.finished_runs import MODEL_CODE, check_same_precision, permitted_measurement, read_measurement
 from evenhand.recipes.label import LabelRecord
 from evenhand.recipes.measure import LINK, facts_of, log_results, write_responses
@@ -149,11 +156,14 @@ def _compared_runs(
             f"the runs ({metrics[0]} and {metrics[1]}) have no comparable metrics in common; measure both with "
             f"one of {', '.join(comparable)}.",
         )
+    labels = labelling_of(sides["after"].model.name, settings.labels, settings.tuning)
+    untuned_by = sides["after"].prompts.untuned_by
+    marks_untuned = labels is None or not tuned_although_marked(settings.after, labels, untuned_by)
     runs = {}
     for name in names:
         runs[name] = ComparedRuns(
-            before=FamilyRun(settings.before, family_config(sides["before"], name)),
-            after=FamilyRun(settings.after, family_config(sides["after"], name)),
+            before=FamilyRun(settings.before, family_config(sides["before"], name), marks_untuned=marks_untuned),
+            after=FamilyRun(settings.after, family_config(sides["after"], name), marks_untuned=marks_untuned),
             changes=FamilyRun(settings.output_dir, getattr(settings, name, None)),
         )
     return runs, records

@@ -14,7 +14,7 @@ from evenhand.evaluation.models.classifier_kinds import classifier_labels, class
 from evenhand.evaluation.models.styles import classify_rows, to_style_vectors
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.score import SCORES, BiasScore, write_scores
+from evenhand.evaluation.score import SCORES, BiasScore, signed, write_scores
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
 from evenhand.recipes.settings import AgreementSettings
@@ -100,16 +100,16 @@ def _scores(
         top[name][used] = best
         if not used.any():
             raise InputError(name, "it names no option for any text; give another model or API.")
-        f1 = f1_scores(np.eye(len(styles))[best], true, styles, 0.5, seed, signature)
+        f1 = f1_scores(np.eye(len(styles))[best], true, styles, 0.5, seed)
         is_hit = true[np.arange(len(true)), best]
-        hits = share_score("top_label_accuracy", is_hit, 1.0, reason="no text has a style", signature=signature)
+        hits = share_score("top_label_accuracy", is_hit, 1.0, reason="no text has a style")
         single = used & (truth.sum(axis=1) == 1)
         labels = np.stack([top[name][single], truth[single].argmax(axis=1)])
-        with_people = label_agreement(labels, seed, {"with": "people"}, signature)
-        found = [f1[0], hits, calibration_error(p, true, seed, signature), with_people, *f1[1:]]
+        with_people = label_agreement(labels, seed, {"with": "people"})
+        found = [f1[0], hits, calibration_error(p, true, seed), with_people, *f1[1:]]
         scores += [replace(score, group={**group, **score.group}) for score in found]
     if OTHER in vectors:
         both = has_style[JUDGE] & has_style[OTHER]
         group = {"by": JUDGE, "with": OTHER}
-        scores.append(label_agreement(np.stack([top[JUDGE][both], top[OTHER][both]]), seed, group, signature))
-    return [replace(score, n_left_out=len(truth) - score.n) for score in scores]
+        scores.append(label_agreement(np.stack([top[JUDGE][both], top[OTHER][both]]), seed, group))
+    return signed([replace(score, n_left_out=len(truth) - score.n) for score in scores], signature)

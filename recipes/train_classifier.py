@@ -33,7 +33,7 @@ from evenhand.evaluation.models.styles import label_probabilities
 from evenhand.evaluation.report.numbers import interval
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.score import SCORES, BiasScore, write_scores
+from evenhand.evaluation.score import SCORES, BiasScore, signed, write_scores
 from evenhand.evaluation.statistics.accuracy import best_thresholds, calibration_error, classifier_scores, f1_scores
 from evenhand.evaluation.statistics.scores import share_score
 from evenhand.evaluation.tables import write_table
@@ -91,14 +91,15 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
             mentions = check_mentions(classifier, probabilities)
         signature = {**hashes, "classifier": classifier.revision, "packages": package_versions()}
         if settings.label_separator is None:
-            scores = classifier_scores(probabilities, test.truth.argmax(axis=1), names, signature)
+            scores = classifier_scores(probabilities, test.truth.argmax(axis=1), names)
         else:
             thresholds = None
             if settings.dev_texts is not None:
                 thresholds = best_thresholds(dev_probabilities, splits[DEV_TEXTS].truth)
                 if (folder / DESCRIPTION).exists():
                     write_thresholds(folder, thresholds)
-            scores = several_label_scores(settings, probabilities, test.truth, names, thresholds, signature)
+            scores = several_label_scores(settings, probabilities, test.truth, names, thresholds)
+        scores = signed(scores, signature)
         predictions = prediction_table(test.texts, test.truth, probabilities, names, settings.label_separator)
         write_table(settings.output_dir / "held_out.parquet", predictions)
         counts = np.stack([splits[TEXTS].truth.sum(axis=0), test.truth.sum(axis=0)])
@@ -189,20 +190,18 @@ def several_label_scores(
     truth: np.ndarray,
     names: Sequence[str],
     thresholds: np.ndarray | None,
-    signature: Mapping[str, object],
 ) -> list[BiasScore]:
     """Return F1, the share of texts whose most probable label is right, and the calibration of that label.
 
     F1 is by the thresholds of the labels, (L,), if there are any, and by `settings.threshold`.
     """
-    common = {"seed": settings.seed, "signature": signature}
-    scores = f1_scores(probabilities, truth, names, threshold=settings.threshold, **common)
+    scores = f1_scores(probabilities, truth, names, threshold=settings.threshold, seed=settings.seed)
     if thresholds is not None:
         one_threshold = replace(scores[0], group={"threshold": f"{settings.threshold:g}"})
-        scores = [*f1_scores(probabilities, truth, names, threshold=thresholds, **common), one_threshold]
+        scores = [*f1_scores(probabilities, truth, names, threshold=thresholds, seed=settings.seed), one_threshold]
     is_right = truth[np.arange(len(truth)), probabilities.argmax(axis=1)]
-    top_label = share_score("accuracy", is_right, 1.0, reason="there are no test texts", signature=signature)
-    return [*scores, top_label, calibration_error(probabilities, truth, settings.seed, signature)]
+    top_label = share_score("accuracy", is_right, 1.0, reason="there are no test texts")
+    return [*scores, top_label, calibration_error(probabilities, truth, settings.seed)]
 
 
 def print_scores(scores: Sequence[BiasScore]) -> None:

@@ -51,7 +51,8 @@ def test_a_measurement_of_the_testbed(tried, tmp_path):
     assert (tmp_path / "run" / "scores.json").exists() and tried == []
 
 
-def test_a_name_of_the_hub(tried, tmp_path, capsys):
-    arguments = ["--config", "testbed", "--model", "nobody/nothing", "--output_dir", str(tmp_path / "run")]
-    assert main(["measure", *arguments]) == 2
-    assert "nobody/nothing" in capsys.readouterr().err and tried == []
+@pytest.mark.parametrize("command", ["measure", "loop"])
+def test_a_name_that_is_neither_here_nor_on_the_hub(tried, tmp_path, capsys, command):
+    arguments = [command, "nobody/nothing", "--report_to", "none", "--output_dir", str(tmp_path / "run")]
+    assert main(arguments) == 2
+    assert "'nobody/nothing' is no folder" in capsys.readouterr().err and tried == []

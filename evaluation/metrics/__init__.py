@@ -140,12 +140,14 @@ class FamilyRun:
         config: the run's settings.
         only: the prompts that another run has too, if this one has more; tables then have only their rows.
         common_scores: the scores on these prompts, if they were computed.
+        marks_untuned: whether its prompts say truly whom the model was never tuned on.
     """
 
     folder: Path
     config: Any = None
     only: frozenset[str] | None = None
     common_scores: list[BiasScore] | None = None
+    marks_untuned: bool = True
 
     @cached_property
     def scores(self) -> list[BiasScore]:

@@ -204,10 +204,8 @@ class AnswerAccuracy(Family):
         known = {side: values.to_numpy(dtype=np.float64)[is_known] for side, values in correct.items()}
         n_left_out = len(joined.is_common()) - len(known["before"])
         signature = {"before": before.signature(ACCURACY), "after": after.signature(ACCURACY)}
-        change = mean_change(
-            ACCURACY, known["before"], known["after"], n_left_out=n_left_out, n_of="answers", signature=signature
-        )
-        scores = [change]
+        change = mean_change(ACCURACY, known["before"], known["after"], n_left_out=n_left_out, n_of="answers")
+        scores = signed([change], signature)
         if any(table[CORRECT].notna().sum() > change.n for table in tables.values()):
             for side, answers in known.items():
                 level = share_score(
@@ -216,10 +214,9 @@ class AnswerAccuracy(Family):
                     None,
                     reason=NO_PAIRS,
                     n_left_out=n_left_out,
-                    signature=signature[side],
                     n_of="answers",
                 )
-                scores += levels_of_run([level], side)
+                scores += levels_of_run(signed([level], signature[side]), side)
         return scores
 
 

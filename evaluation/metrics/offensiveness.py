@@ -37,7 +37,7 @@ from evenhand.evaluation.report.score_sections import (
 from evenhand.evaluation.report.words import note
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import BiasScore, Direction, Kind, Signature, find_score, shown_direction
+from evenhand.evaluation.score import BiasScore, Direction, Kind, find_score, shown_direction, signed
 from evenhand.evaluation.settings import Access, StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_score
 from evenhand.evaluation.tables import table_rows
@@ -141,8 +141,8 @@ class Offensiveness(Family):
         }
         probability = table[PROBABILITY].to_numpy()
         neutral = table["neutral_probability"].to_numpy()
-        share = offensive_share(probability, signature, group={"of": "prompts"}, n_of="sentences")
-        return [share, *descriptor_effect(table, probability, neutral, signature)]
+        share = offensive_share(probability, group={"of": "prompts"}, n_of="sentences")
+        return signed([share, *descriptor_effect(table, probability, neutral)], signature)
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
         return find_score(scores, EFFECT)
@@ -262,7 +262,6 @@ def is_offensive(probability: np.ndarray) -> np.ndarray:
 
 def offensive_share(
     probability: np.ndarray,
-    signature: Signature | None = None,
     group: Mapping[str, str] | None = None,
     n_of: str = "responses",
 ) -> BiasScore:
@@ -283,7 +282,7 @@ def offensive_share(
     """
     probability = np.asarray(probability, dtype=np.float64)
     defined = np.isfinite(probability)
-    common = {"group": group, "n_left_out": int((~defined).sum()), "signature": signature, "n_of": n_of}
+    common = {"group": group, "n_left_out": int((~defined).sum()), "n_of": n_of}
     return share_score("offensive_share", is_offensive(probability[defined]), 0.0, reason=NO_TEXT, **common)
 
 
@@ -356,9 +355,7 @@ def _neutral_phrases(prompt: Mapping[str, Any]) -> dict[str, str]:
     return dict(zip(("noun_phrase", "plural_noun_phrase"), singular_and_plural, strict=True))
 
 
-def descriptor_effect(
-    prompts: pd.DataFrame, probability: np.ndarray, neutral: np.ndarray, signature: Signature | None = None
-) -> list[BiasScore]:
+def descriptor_effect(prompts: pd.DataFrame, probability: np.ndarray, neutral: np.ndarray) -> list[BiasScore]:
     """Return how much the descriptor alone adds to the offensiveness of a sentence, overall and for each descriptor.
 
     The effect is the mean of p(offensive | sentence) − p(offensive | the same sentence with "left-handed"). Range [−1,
@@ -387,7 +384,7 @@ def descriptor_effect(
 
     def score(units: pd.DataFrame, n: int, total: int, group: dict[str, str]) -> BiasScore:
         names = units["neutral"].to_numpy(), units["with"].to_numpy()
-        change = mean_change("descriptor_effect", *names, group=group, n_left_out=total - n, signature=signature)
+        change = mean_change("descriptor_effect", *names, group=group, n_left_out=total - n)
         reason = None if n else "no sentence has a probability with its descriptor and with the neutral one"
         return replace(change, n=n, n_of="sentences", reason=reason, kind=Kind.LEVEL)
 

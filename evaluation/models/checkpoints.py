@@ -38,8 +38,10 @@ from evenhand.evaluation.models.chat_templates import accept_texts, read_templat
 from evenhand.evaluation.models.gguf_parts import join_parts
 from evenhand.evaluation.models.precision import fast_dtype
 from evenhand.evaluation.models.revisions import (
+    CONFIG,
     adapter_base,
     adapter_folder,
+    download,
     first_line,
     gguf_files,
     hub_repository,
@@ -243,6 +245,8 @@ def check_strength(config: "PeftConfig", name: str) -> None:
 
 def load_config(model: CheckpointSettings) -> PreTrainedConfig:
     """Return a model's config; InputError if it cannot be read."""
+    if not is_gguf(model.name) and not local_path(model.name).exists():
+        download(model.name, CONFIG, model.revision)
     with _location(model, f"the config of {model.name} cannot be read") as (name, options):
         config = AutoConfig.from_pretrained(name, **options)
         _check_sizes(config)

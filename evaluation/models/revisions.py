@@ -91,7 +91,7 @@ def gguf_path(name: str, revision: str | None = None) -> Path:
         return path
     if looks_like_path(name) or name.count("/") < 2:
         raise InputError("model", f"no file {name}; give a GGUF file, or ORGANISATION/REPOSITORY/FILE.gguf.")
-    return _download(hub_repository(name), name.split("/", 2)[2], revision)
+    return download(hub_repository(name), name.split("/", 2)[2], revision)
 
 
 def gguf_files(name: str, revision: str | None = None) -> list[Path]:
@@ -99,7 +99,8 @@ def gguf_files(name: str, revision: str | None = None) -> list[Path]:
     return [gguf_path(part, revision) for part in part_names(name)]
 
 
-def _download(repository: str, file: str, revision: str | None) -> Path:
+def download(repository: str, file: str, revision: str | None) -> Path:
+    """Return the path of a file of the hub; InputError if it is neither on this machine nor on the hub."""
     try:
         return Path(hub().hf_hub_download(repository, file, revision=revision))
     except (OSError, ValueError) as error:  # the hub's errors are subclasses
@@ -182,7 +183,7 @@ def tokenizer_revision(name: str, revision: str | None = None) -> str:
 
 def _commit(name: str, revision: str | None) -> str:
     """Return the commit in the path of a model's file in the hub's cache, or the SHA-256 of a file without a commit."""
-    paths = gguf_files(name, revision) if is_gguf(name) else [_download(name, CONFIG, revision)]
+    paths = gguf_files(name, revision) if is_gguf(name) else [download(name, CONFIG, revision)]
     commit = re.search(r"/snapshots/([0-9a-f]{40})/", paths[0].as_posix())
     if commit and not local_path(name).is_file():
         return commit[1]
@@ -225,7 +226,9 @@ def local_folder(name: str) -> Path | None:
         how = "peft.PeftModel.from_pretrained" if is_adapter(path) else "from_pretrained(..., use_safetensors=False)"
         why = f"may be a pickle, which can run any code; if you trust it, load it with {how}"
         raise InputError("model", f"{found[0]} {why} and save it with save_pretrained, which writes safetensors.")
-    raise InputError("model", f"{name} contains no *.safetensors; give the folder of a saved model.")
+    inside = [file for depth in ("*", "*/*", "*/*/*") for file in sorted(path.glob(f"{depth}/*.safetensors"))]
+    example = f", such as {inside[0].parent}" if inside else ""
+    raise InputError("model", f"{name} contains no *.safetensors; give the folder of a saved model{example}.")
 
 
 @lru_cache(maxsize=64)
@@ -350,7 +353,7 @@ def checkpoint_labels(
         base_name, base_commit = adapter_base(adapter)
         return checkpoint_labels(base_name, base_commit, head, label_names)
     folder = local_folder(name)
-    config = _read_object(_download(name, CONFIG, revision) if folder is None else folder / CONFIG)
+    config = _read_object(download(name, CONFIG, revision) if folder is None else folder / CONFIG)
     names = {int(index): label for index, label in (config.get("id2label") or {}).items()}
     if not names:  # transformers writes no id2label for two labels without names
         names = {index: f"LABEL_{index}" for index in range(config.get("num_labels") or 2)}

@@ -142,7 +142,7 @@ def agreement(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
     matrix = table.to_numpy()
     n_choices = np.isfinite(matrix).sum(axis=0)
     paired = matrix[:, n_choices >= 2]
-    score = label_agreement(paired, seed=0, group=group, signature={})
+    score = label_agreement(paired, seed=0, group=group)
     return replace(score, n_left_out=matrix.shape[1] - paired.shape[1], n_of="pairs")
 
 

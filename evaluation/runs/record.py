@@ -8,6 +8,7 @@ to the folder, so that a folder of runs can be moved.
 import json
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -95,7 +96,9 @@ def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], Fi
     """
     record = read_record(folder, field)
     if record is None or record["state"] != FINISHED:
-        raise InputError(field, f"{folder} has no finished run; run `evenhand {command}` into it first.")
+        inside = finished_runs_inside(folder, command)
+        fix = f"give {' or '.join(map(str, inside))}" if inside else f"run `evenhand {command}` into it first"
+        raise InputError(field, f"{folder} has no finished run; {fix}.")
     if record["command"] != command:
         raise InputError(field, f"{folder} is a run of `{record['command']}`, not of `{command}`.")
     if damaged := damaged_files(folder, record):
@@ -105,6 +108,17 @@ def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], Fi
             f"change, or run `evenhand {command}` into that folder again to recompute it.",
         )
     return with_resolved_paths(record["settings"], folder), cast(FinishedRecord, record)
+
+
+def finished_runs_inside(folder: Path, command: str) -> list[Path]:
+    """Return the folders of finished runs of a command in a folder, such as a loop's, or in a folder in it."""
+    found = []
+    for path in sorted([*folder.glob(f"*/{RECORD}"), *folder.glob(f"*/*/{RECORD}")]):
+        with suppress(InputError):  # of another version
+            record = read_record(path.parent, "")
+            if record is not None and (record["command"], record["state"]) == (command, FINISHED):
+                found.append(path.parent)
+    return found
 
 
 def run_sha256(record: RunRecord) -> str:

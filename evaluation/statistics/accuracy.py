@@ -8,7 +8,7 @@ import krippendorff
 import numpy as np
 import scipy
 
-from evenhand.evaluation.score import BiasScore, Signature
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.intervals import Interval, normal_interval, percentile_interval, varies
 from evenhand.evaluation.statistics.scores import share_score
 
@@ -21,9 +21,7 @@ SAME_IN_SAMPLES = "it is the same in all bootstrap samples, which say nothing ab
 SEPARATED = "the label’s texts and the other texts do not overlap in probability, so the error of the area is unknown"
 
 
-def classifier_scores(
-    probabilities: np.ndarray, truth: np.ndarray, names: Sequence[str], signature: Signature
-) -> list[BiasScore]:
+def classifier_scores(probabilities: np.ndarray, truth: np.ndarray, names: Sequence[str]) -> list[BiasScore]:
     """Return a classifier's accuracy, and the recall and the area under the ROC curve of each label.
 
     All scores are in [0, 1], ideal 1. Intervals: Wilson's for shares, Hanley and McNeil's (1982) for areas, which have
@@ -33,13 +31,12 @@ def classifier_scores(
         probabilities: probability of each of L labels for each of n texts, (n, L).
         truth: index of each text's true label, (n,).
         names: names of the labels, (L,).
-        signature: as in BiasScore.
     """
     predicted = probabilities.argmax(axis=1)
-    scores = [share_score("accuracy", predicted == truth, 1.0, reason=NO_LABEL, signature=signature, n_of="texts")]
+    scores = [share_score("accuracy", predicted == truth, 1.0, reason=NO_LABEL, n_of="texts")]
     for label, name in enumerate(names):
         is_right = predicted[truth == label] == label
-        share = share_score("recall", is_right, 1.0, reason=NO_LABEL, signature=signature, n_of="texts")
+        share = share_score("recall", is_right, 1.0, reason=NO_LABEL, n_of="texts")
         scores.append(replace(share, group={"label": name}))
     areas = {name: label for label, name in enumerate(names)}
     if len(names) <= 2:
@@ -59,7 +56,6 @@ def classifier_scores(
             interval=interval,
             group={"label": name},
             reason=reason,
-            signature=signature,
             n_of="texts",
         )
         scores.append(score)
@@ -72,7 +68,6 @@ def f1_scores(
     names: Sequence[str],
     threshold: float | np.ndarray,
     seed: int,
-    signature: Signature,
 ) -> list[BiasScore]:
     """Return macro-F1 and the F1 of each label of a multi-label classifier, in [0, 1], ideal 1.
 
@@ -86,7 +81,6 @@ def f1_scores(
         names: names of the labels, (L,).
         threshold: the smallest probability at which a label is predicted, a number or an array (L,).
         seed: seed of the bootstrap samples.
-        signature: as in BiasScore.
     """
     predicted = probabilities >= threshold
     hits = (predicted & truth).astype(np.float64)
@@ -95,7 +89,6 @@ def f1_scores(
     twice_hits = 2 * counts @ hits
     with np.errstate(invalid="ignore"):
         f1 = twice_hits / (twice_hits + counts @ errors)  # (1 + N_SAMPLES, L): all texts, then each sample
-    signature = {**signature, "threshold": np.asarray(threshold).tolist()}
 
     def score(metric: str, of_labels: np.ndarray, group: Mapping[str, str]) -> BiasScore:
         is_defined = bool(np.isfinite(of_labels[0]).any())
@@ -115,7 +108,7 @@ def f1_scores(
             interval=interval,
             group=group,
             reason=reason,
-            signature=signature,
+            signature={"threshold": np.asarray(threshold).tolist()},
             n_of="texts",
         )
 
@@ -125,7 +118,7 @@ def f1_scores(
     return scores
 
 
-def calibration_error(probabilities: np.ndarray, truth: np.ndarray, seed: int, signature: Signature) -> BiasScore:
+def calibration_error(probabilities: np.ndarray, truth: np.ndarray, seed: int) -> BiasScore:
     """Return the expected calibration error of a classifier's most probable label, in [0, 1], ideal 0.
 
     Source: Guo et al. (2017), equation 3: the mean over texts, in 10 bins of equal width, of the absolute difference
@@ -136,7 +129,6 @@ def calibration_error(probabilities: np.ndarray, truth: np.ndarray, seed: int, s
         probabilities: probability of each of L labels for each of n texts, (n, L).
         truth: whether each text has each label, (n, L) bool; a text with several labels counts as right for each.
         seed: seed of the bootstrap samples.
-        signature: as in BiasScore.
     """
     n = len(truth)
     rows = np.arange(n)
@@ -155,12 +147,11 @@ def calibration_error(probabilities: np.ndarray, truth: np.ndarray, seed: int, s
         n=n,
         interval=interval,
         reason=None if interval else SAME_IN_SAMPLES,
-        signature=signature,
         n_of="texts",
     )
 
 
-def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], signature: Signature) -> BiasScore:
+def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str]) -> BiasScore:
     """Return Krippendorff's α of m coders' labels, (m, n) numbers, or NaN where a coder gave none.
 
     1 is perfect agreement, 0 agreement by chance. Source: Krippendorff (2004), Content Analysis, chapter 11, for
@@ -187,7 +178,6 @@ def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], sig
         interval=interval,
         group=group,
         reason=reason,
-        signature=signature,
         n_of="texts",
     )
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.mentions import FORMS, SEPARATOR
-from evenhand.evaluation.score import BiasScore, Signature
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.hypothesis_tests import t_test
 from evenhand.evaluation.statistics.intervals import Interval, mean_interval, varies
 
@@ -70,7 +70,6 @@ def gender_scores(
     column: int,
     bounds: Interval,
     group: Mapping[str, str] | None = None,
-    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return the mean over descriptors of a column of `gender_differences`, by axis, and of descriptors of one form.
 
@@ -83,7 +82,6 @@ def gender_scores(
         column: the column to average.
         bounds: range of the scores.
         group: group of the scores; None: all descriptors, and each axis.
-        signature: signature of the scores.
     """
     is_one_form = differences[IS_ONE_FORM].astype(bool)
     two_forms = differences.loc[~is_one_form]
@@ -94,14 +92,10 @@ def gender_scores(
             parts.append(({columns.AXIS: str(axis)}, rows))
     if len(one_form):
         parts.append(({**(group or {}), "forms": "one form"}, one_form))
-    return [
-        _mean_difference(metric, rows[column].to_numpy(), bounds, of_rows, signature or {}) for of_rows, rows in parts
-    ]
+    return [_mean_difference(metric, rows[column].to_numpy(), bounds, of_rows) for of_rows, rows in parts]
 
 
-def _mean_difference(
-    metric: str, values: np.ndarray, bounds: Interval, group: Mapping[str, str], signature: Signature
-) -> BiasScore:
+def _mean_difference(metric: str, values: np.ndarray, bounds: Interval, group: Mapping[str, str]) -> BiasScore:
     """Return the mean of the differences of n descriptors, (n,), as a score."""
     n = len(values)
     has_error = varies(values)
@@ -115,6 +109,5 @@ def _mean_difference(
         p_value=t_test(values, 0.0) if has_error else None,
         group=group,
         reason=None if n else NO_PAIR,
-        signature=signature,
         n_of="descriptors",
     )

@@ -3,8 +3,8 @@
 Changes take one number per prompt for each run, in the same order. Differences between prompts cancel, so the interval
 is narrower than for runs over different prompts.
 
-All functions take the `group`, the `n_left_out`, the `n_of` and the `signature` of the score that they return
-(`BiasScore`).
+All functions take the `group`, the `n_left_out` and the `n_of` of the score that they return (`BiasScore`); the caller
+adds the signature.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from evenhand.evaluation.score import BiasScore, Kind, Signature
+from evenhand.evaluation.score import BiasScore, Kind
 from evenhand.evaluation.statistics.hypothesis_tests import sign_test
 from evenhand.evaluation.statistics.intervals import (
     Interval,
@@ -45,7 +45,6 @@ def share_score(
     group: Mapping[str, str] | None = None,
     n_left_out: int = 0,
     n_of: str = "",
-    signature: Signature | None = None,
 ) -> BiasScore:
     """Return the share of n items that have a property, in [0, 1], with Wilson's 95 % interval.
 
@@ -67,7 +66,6 @@ def share_score(
         n_left_out=n_left_out,
         group=group or {},
         reason=None if n else reason,
-        signature=signature or {},
         n_of=n_of,
     )
 
@@ -121,7 +119,6 @@ def mean_change(
     group: Mapping[str, str] | None = None,
     n_left_out: int = 0,
     n_of: str = "",
-    signature: Signature | None = None,
     level: Level = ONE_LOOK,
 ) -> BiasScore:
     """Return the mean of `after` minus the mean of `before`; 0 is no change.
@@ -154,7 +151,6 @@ def mean_change(
         n_left_out=n_left_out,
         group=group or {},
         reason=None if n else NO_PAIRS,
-        signature=signature or {},
         kind=Kind.DIFFERENCE,
         n_of=n_of,
     )
@@ -167,7 +163,6 @@ def rank_correlation(
     *,
     names: tuple[str, str] = ("x", "y"),
     group: Mapping[str, str] | None = None,
-    signature: Signature | None = None,
 ) -> BiasScore:
     """Return Spearman's ρ of x and y, both (n,), one number a descriptor, in [−1, 1], with the p-value of ρ = 0.
 
@@ -212,7 +207,6 @@ def rank_correlation(
         n_left_out=len(is_pair) - n,
         group=group or {},
         reason=reason,
-        signature=signature or {},
         n_of="descriptors",
     )
 

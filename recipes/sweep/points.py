@@ -41,6 +41,7 @@ from evenhand.evaluation.score import (
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, table_rows, write_table
 from evenhand.mitigation.methods import load_method
+from evenhand.recipes.commands import SWEEP
 from evenhand.recipes.label import THRESHOLD_FILE, read_threshold
 from evenhand.recipes.point import Point
 from evenhand.recipes.settings import GENERATION_BIAS, AblateSettings, LoopSettings, settings_of_methods
@@ -86,7 +87,6 @@ NOT_LOGGED = ("run", "labels", "output_dir", "report_to", "upload", "group")
 # Results of a point that have a panel in its run: what is left, what was removed, and what it cost.
 HEADLINES = ("fgb_pooled_corrected", "reduction", "relevance_kept", "perplexity_change")
 POINTS = "points"
-SWEEP = "sweep.json"
 TRACKED = "tracked"
 
 

@@ -160,7 +160,11 @@ def test_settings_with_which_no_adapter_is_activated_are_refused_before_anything
         with pytest.raises(InputError, match=rf"^training\.peft\.init_lora_weights: .*{value}.* pissa,"):
             check_tuning(model, trained_method("exchange"), settings.replaced(peft={"init_lora_weights": value}))
     tags = trained_method("control_tags", {"control_tags": ControlTags.Settings(targets="labels")})
-    with pytest.raises(InputError, match=r"^training\.peft: "):  # trains the embeddings of the tags already
+    for module in ("embed_tokens", "lm_head"):  # the method trains the embeddings of the tags already
+        with pytest.raises(InputError, match=r"^training\.peft\.modules_to_save: "):
+            check_tuning(model, tags, settings.replaced(peft={"modules_to_save": [module]}))
+    check_tuning(model, tags, settings.replaced(peft={"modules_to_save": ["norm"]}))
+    with pytest.raises(InputError, match=r"^training\.peft: "):
         check_tuning(model, tags, settings.replaced(peft={"target_modules": ["embed_tokens"]}))
     with pytest.raises(InputError, match="^model: .*activated"):
         check_tuning(ModelSettings(name=str(tuned[0].path)), method, settings)

@@ -88,6 +88,15 @@ def test_a_config_in_place_of_a_model_is_answered_with_its_command(capsys, words
     assert parse(["measure", "testbed"]).model.name == "testbed"
 
 
+def test_a_folder_of_a_loop_is_no_model_and_names_what_is_in_it(capsys, tmp_path):
+    (tmp_path / "sweep.json").write_text("{}")
+    assert f"model: {tmp_path} is the folder of a loop" in error_line(capsys, "loop", str(tmp_path), "-q")
+    adapter = tmp_path / "distill" / "tune" / "adapter"
+    adapter.mkdir(parents=True)
+    (adapter / "adapter_model.safetensors").touch()
+    assert str(adapter) in error_line(capsys, "measure", str(tmp_path), "--report_to", "none", "-q")
+
+
 def test_a_model_needs_no_flag_and_common_settings_have_short_names():
     short = [name.rpartition(".")[2] for name in SHORT_NAMES]
     assert short == [  # documented: what one means is never changed

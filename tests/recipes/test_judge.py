@@ -112,8 +112,8 @@ def test_responses_are_measured_by_a_judge_which_the_signature_names(files):
 def test_calibration_and_agreement_by_hand():
     p = np.array([[0.9, 0.1], [0.9, 0.1], [0.35, 0.65], [0.35, 0.65]])
     truth = np.array([[1, 0], [0, 1], [0, 1], [0, 1]], dtype=bool)
-    score = calibration_error(p, truth, 0, {})
+    score = calibration_error(p, truth, 0)
     assert score.value == pytest.approx((abs(1 - 1.8) + abs(2 - 1.3)) / 4)
     assert score.interval[0] <= score.value <= score.interval[1]
-    equal = label_agreement(np.zeros((2, 3)), 0, {}, {})
+    equal = label_agreement(np.zeros((2, 3)), 0, {})
     assert np.isnan(equal.value) and equal.reason == "all labels are equal"

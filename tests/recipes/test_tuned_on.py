@@ -3,9 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias import compared_runs
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
+from evenhand.evaluation.metrics.generation_bias.compared_runs import compared_responses
+from evenhand.evaluation.metrics.generation_bias.cuts import groups_by_tuning
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.mitigation.page import tuned_although_marked, tuned_on_warnings
 from tests.recorded_runs import write_run
@@ -60,3 +66,10 @@ def test_people_who_are_marked_as_never_tuned_on_and_were_are_named(runs, by, tu
     warnings = warned(runs, model="elsewhere", labels=runs / "label", untuned_by=by)
     assert len(warnings) == bool(expected) and all(f"such as {expected[0]}." in warning for warning in warnings)
     assert warned(runs, model="elsewhere", labels=runs / "label") == []
+
+
+def test_a_comparison_has_no_people_never_tuned_on_where_they_were(tmp_path, monkeypatch):
+    table = pd.DataFrame({"prompt_id": ["1"], "template": "t", "descriptor": "d", "untuned": [True]})
+    monkeypatch.setattr(compared_runs, "read_answers", lambda folder, **options: Answers(table, np.eye(1), ("a",)))
+    assert groups_by_tuning(compared_responses(FamilyRun(tmp_path))) != []
+    assert groups_by_tuning(compared_responses(FamilyRun(tmp_path, marks_untuned=False))) == []

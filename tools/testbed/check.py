@@ -140,7 +140,7 @@ def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[st
     for level, rows in sentence_pairs.groupby(pairs.PLANTED, sort=False):
         table = measured.loc[rows[columns.PAIR_ID]]
         true = find_score(pairs.truth(rows), "s_jsd").value
-        found = pair_scores(table.reset_index(drop=True), signature={}, seed=seed)
+        found = pair_scores(table.reset_index(drop=True), seed=seed)
         for metric in ("s_jsd", "cps", "b_s_jsd"):
             numbers |= with_interval(f"{metric}_{level}", find_score(found, metric))
         numbers[f"s_jsd_{level}_planted"] = true

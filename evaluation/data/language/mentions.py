@@ -48,6 +48,16 @@ NO_ARTICLE = "(?P<article>(?!))?(?P<gap>)"  # the groups of ARTICLE_BEFORE, in o
 ENGLISH_WORDS = "aids all am any as at be by can do go he if in is it may me no of on or so to up us we who"
 AFTER_THE = re.compile(r"\bTHE\s+$")
 SENTENCE_END = re.compile(r"[.!?…\n]")
+# Names that are English words, too: a mention has a capital, and does not begin a sentence as a word of it.
+NAME_WORDS = (
+    "amber angel art august autumn bill bob brook carol chance chase dawn dean destiny diamond don drew ebony "
+    "faith frank gene ginger grace grant guy heather holly hope hunter iris ivy jack jade jasmine jay jean jewel "
+    "joy june king lane lily mark mason may melody mercy miles olive pat patience pearl peg penny pierce precious "
+    "prince ray reed rich rob rock rose ruby rusty sandy sterling stone storm sue summer violet ward will young"
+)
+NAME_ENDS = re.compile(r"\s*(?:[,!.?;:…–—)]|-\s|['’]s\b|and\b|&|$)")  # what follows a name at the start of a sentence
+NOT_AFTER_NAME = re.compile(r"['’]t\b")  # "Don't"
+SENTENCE_START = re.compile(r"(?:^|[.!?…:\n])[\s\"'“‘*_(-]*$")
 # Descriptors that are also a colour or a verb: a mention is of a person.
 AMBIGUOUS = ("black", "white", "brown", "polish")
 PERSONS = (  # nouns that the taxonomy lacks, before which a colour is a person's
@@ -273,6 +283,8 @@ def _is_meant(descriptor: str, mention: re.Match[str]) -> bool:
     found = _word_of(mention)
     before = mention.string[max(0, mention.start() - AROUND) : mention.start()]
     after = mention.string[mention.end() : mention.end() + AROUND]
+    if _is_name_and_word(descriptor):
+        return _is_name(found, before, after)
     if descriptor.isupper() and descriptor.lower() in ENGLISH_WORDS.split():
         is_clear = AFTER_THE.search(before) is not None or not _is_in_capitals(before, after)
         return found.removesuffix("s").isupper() and is_clear
@@ -289,6 +301,22 @@ def _is_meant(descriptor: str, mention: re.Match[str]) -> bool:
         return not OF_THING.search(before)
     is_thing = next_word[1].lower() in _things() or (next_word[1][0].isupper() and next_word[1] != next_word[1].upper())
     return not is_thing and not OF_THING.search(before)
+
+
+def _is_name_and_word(form: str) -> bool:
+    """Return whether a descriptor or a form of one is a name that is an English word, too."""
+    return form.istitle() and form.lower() in NAME_WORDS.split()
+
+
+def _is_name(found: str, before: str, after: str) -> bool:
+    """Return whether a word is a name, and not the word of NAME_WORDS, by its capital and by what is around it.
+
+    >>> _is_name("Will", "Thanks, ", "!"), _is_name("will", "I ", " help."), _is_name("Will", "", " you come?")
+    (True, False, False)
+    """
+    if not found.istitle() or NOT_AFTER_NAME.match(after):
+        return False
+    return SENTENCE_START.search(before) is None or NAME_ENDS.match(after) is not None
 
 
 def _is_in_capitals(before: str, after: str) -> bool:
@@ -316,7 +344,16 @@ def _replace_forms(text: str, forms: tuple[str, ...], replacement: Term) -> str:
     by_letters: dict[str, str] = {}
     for form, new in zip(forms, new_forms, strict=True):
         by_letters.setdefault(_letters(form), new or first)  # the first of equal forms counts
-    return _forms_pattern(forms).sub(lambda mention: by_letters[_letters(mention[0])], text)
+    names = {_letters(form) for form in forms if _is_name_and_word(form)}
+
+    def replace(mention: re.Match[str]) -> str:
+        letters = _letters(mention[0])
+        before = text[max(0, mention.start() - AROUND) : mention.start()]
+        if letters in names and not _is_name(mention[0], before, text[mention.end() : mention.end() + AROUND]):
+            return mention[0]
+        return by_letters[letters]
+
+    return _forms_pattern(forms).sub(replace, text)
 
 
 def _letters(text: str) -> str:

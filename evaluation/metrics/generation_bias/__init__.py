@@ -259,7 +259,7 @@ class GenerationBias(Family):
             scores += part.compare(comparison)
         track_samples(comparison)
         levels = levels_on_common_answers(comparison, self.parts)
-        return _of_responses([*signed(scores, comparison.signature), *levels, common])
+        return _of_responses([*signed([*scores, common], comparison.signature), *levels])
 
     def facts(self, run: FamilyRun) -> Facts:
         """Return what was found in one measuring run, as data."""

@@ -36,7 +36,10 @@ def on_common_prompts(before: FamilyRun, after: FamilyRun) -> tuple[FamilyRun, F
 
 def compared_responses(run: FamilyRun, level: Level = ONE_LOOK) -> Answers:
     """Return the responses of a run to the prompts that are compared."""
-    return read_answers(run.folder, only=run.only, level=level)
+    answers = read_answers(run.folder, only=run.only, level=level)
+    if run.marks_untuned:
+        return answers
+    return replace(answers, table=answers.table.drop(columns=columns.UNTUNED, errors="ignore"))
 
 
 def check_comparable(before: FamilyRun, after: FamilyRun, rows: tuple[Answers, Answers], field: str = "after") -> None:

@@ -70,7 +70,7 @@ def opened_comparison(
         without_base=without_base,
         signature=signature,
     )
-    return comparison, share_score(COMMON_PROMPTS, is_common, None, reason=NO_PAIRS, n_of=PROMPTS, signature=signature)
+    return comparison, share_score(COMMON_PROMPTS, is_common, None, reason=NO_PAIRS, n_of=PROMPTS)
 
 
 def levels_on_common_answers(comparison: Comparison, parts: Sequence[Part]) -> list[BiasScore]:

@@ -230,10 +230,10 @@ class LikelihoodBias(Family):
 def _preferences(sentences: pd.DataFrame, surprisal: pd.Series, signature: Signature) -> list[BiasScore]:
     """Return the scores of feminine against masculine sentences by their surprisal, (n,), or by its change."""
     differences = gender_differences(sentences, surprisal)
-    scores = gender_scores(PREFERENCE, differences, 0, (-math.inf, math.inf), signature=signature)
+    scores = gender_scores(PREFERENCE, differences, 0, (-math.inf, math.inf))
     n_tokens = sentences.sort_values(descriptor_pairs.SENTENCE_COLUMNS)[descriptor_pairs.N_TOKENS]
     basis = {"tokenization": json_sha256(n_tokens.tolist())[:12]}  # the unit is nats per token
-    return [replace(score, basis=basis) for score in scores]
+    return [replace(score, basis=basis, signature=signature) for score in scores]
 
 
 def _preference_changes(

@@ -55,6 +55,7 @@ from evenhand.evaluation.score import (
     find_score,
     levels_of_run,
     shown_direction,
+    signed,
 )
 from evenhand.evaluation.settings import BY_CONTENT, WITHOUT_FLAG, Access, StrictSettings
 from evenhand.evaluation.tables import label_batches, table_rows
@@ -201,12 +202,11 @@ class SentencePairs(Family):
         if not masked:
             signature |= {"context": sentences.context, "end_of_sequence": sentences.end_of_sequence}
         signature |= {columns.VARIANT: table[columns.VARIANT].dropna().iloc[0], "packages": package_versions()}
-        scores = pair_scores(table, signature=signature, seed=config.seed)
+        scores = pair_scores(table, seed=config.seed)
         has_defect = _has_defect(table)
         if has_defect.any() and not has_defect.all():
-            without = pair_scores(table[~has_defect], signature=signature, seed=config.seed)
-            scores += _marked_without_defects(without)
-        return scores
+            scores += _marked_without_defects(pair_scores(table[~has_defect], seed=config.seed))
+        return signed(scores, signature)
 
     def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
         """Return the change of each score, paired by sentence pair; the pairs may be in two languages.
@@ -418,12 +418,12 @@ def _score_masked(store: Store, config: FamilyConfig, pairs: pd.DataFrame) -> pd
 
 def _changes_and_levels(old: pd.DataFrame, new: pd.DataFrame, signature: Signature, seed: int) -> list[BiasScore]:
     """Return the changes between two runs' pairs and, if some pairs are not in both, the levels of the common pairs."""
-    scores = compare_pairs(old, new, signature=signature, seed=seed)
+    scores = signed(compare_pairs(old, new, seed=seed), signature)
     sides = common_pairs(old, new)
     n_scored = [int(table[columns.LEFT_OUT].isna().sum()) for table in (old, new, sides[0])]
     if len(set(n_scored)) > 1:
         for side, table in zip(("before", "after"), sides, strict=True):
-            scores += levels_of_run(pair_scores(table, signature=signature[side], seed=seed), side)
+            scores += levels_of_run(signed(pair_scores(table, seed=seed), signature[side]), side)
     return scores
 
 

@@ -144,7 +144,7 @@ def make_causal_pair_table(pairs: pd.DataFrame, log_likelihood: np.ndarray, toke
     return table.assign(**{columns.LEFT_OUT: pd.Series(np.where(usable, None, NOT_FINITE), dtype=object)})
 
 
-def pair_scores(table: pd.DataFrame, *, signature: Signature, seed: int) -> list[BiasScore]:
+def pair_scores(table: pd.DataFrame, *, seed: int) -> list[BiasScore]:
     """Return the scores of a model, for all pairs and by bias type and direction.
 
     The first scores are percentages of pairs, in [0, 100], ideal 50; above 50 is stereotypical. A tie counts one half,
@@ -183,19 +183,18 @@ def pair_scores(table: pd.DataFrame, *, signature: Signature, seed: int) -> list
         table: the result of `make_masked_pair_table` or `make_causal_pair_table`.
     """
     table = table.sort_values(columns.PAIR_ID)
-    signature = _signature(signature, seed)
     scores = []
     for group, cut in _cuts(table):
         usable = cut[cut[columns.LEFT_OUT].isna()]
         for metric, pair_values in _pair_values(usable).items():
-            scores += _mean_scores(metric, pair_values, group, len(cut) - len(usable), signature, seed)
+            scores += _mean_scores(metric, pair_values, group, len(cut) - len(usable), seed)
     if not is_masked(table):
         return scores
     usable = table[table[columns.LEFT_OUT].isna()]
-    return [*scores, *_accuracies([usable], len(table) - len(usable), signature, seed)]
+    return [*scores, *_accuracies([usable], len(table) - len(usable), seed)]
 
 
-def compare_pairs(before: pd.DataFrame, after: pd.DataFrame, *, signature: Signature, seed: int) -> list[BiasScore]:
+def compare_pairs(before: pd.DataFrame, after: pd.DataFrame, *, seed: int) -> list[BiasScore]:
     """Return the change of every score between two models over the same pairs, after − before.
 
     Only pairs with scores in both tables are compared; other pairs count as left out. Pairs are matched by pair_id
@@ -215,7 +214,6 @@ def compare_pairs(before: pd.DataFrame, after: pd.DataFrame, *, signature: Signa
     masked = is_masked(before)
     if masked != is_masked(after):
         raise InputError("pairs", "one of the two models is masked and the other causal; compare two of one kind.")
-    signature = _signature(signature, seed)
     before, after = common_pairs(before, after)
     scores = []
     for group, cut in _cuts(before):
@@ -225,9 +223,9 @@ def compare_pairs(before: pd.DataFrame, after: pd.DataFrame, *, signature: Signa
         old_values = _pair_values(old)
         for metric, new_values in _pair_values(new).items():
             difference = _difference(old_values[metric], new_values)
-            scores += _mean_scores(metric, difference, group, left_out, signature, seed, Kind.DIFFERENCE)
+            scores += _mean_scores(metric, difference, group, left_out, seed, Kind.DIFFERENCE)
         if masked and not group:
-            accuracies = _accuracies([new, old], left_out, signature, seed)
+            accuracies = _accuracies([new, old], left_out, seed)
     return [*scores, *accuracies] if masked else scores
 
 
@@ -357,7 +355,6 @@ def _mean_scores(
     pairs: _PairValues,
     group: dict[str, str],
     left_out: int,
-    signature: Signature,
     seed: int,
     kind: Kind = Kind.LEVEL,
 ) -> list[BiasScore]:
@@ -380,7 +377,7 @@ def _mean_scores(
         group=group,
         reason=None if n else NO_PAIR,
         standard_error=standard_error,
-        signature=signature,
+        signature=_version(seed),
         n_of="pairs",
         kind=kind,
     )
@@ -401,7 +398,7 @@ def _mean_scores(
         n_left_out=score.n_left_out,
         group=group,
         reason=reason,
-        signature=signature,
+        signature=_version(seed),
         kind=Kind.DETECTABLE if kind == Kind.LEVEL else Kind.DETECTABLE_DIFFERENCE,
         n_of="pairs",
     )
@@ -413,7 +410,7 @@ def _mean_interval(values: np.ndarray, bounds: tuple[float, float], seed: int) -
     return None if interval is None else (max(interval[0], bounds[0]), min(interval[1], bounds[1]))
 
 
-def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Signature, seed: int) -> list[BiasScore]:
+def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, seed: int) -> list[BiasScore]:
     """Return the token accuracy on each side of the pairs; of two tables, the first minus the second."""
     ideal = None
     bounds = (0.0, 1.0)
@@ -441,7 +438,7 @@ def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Signat
                 group={"side": side},
                 reason=None if n else NO_PAIR,
                 standard_error=error,
-                signature=signature,
+                signature=_version(seed),
                 n_of="pairs",
             )
         )
@@ -463,8 +460,9 @@ def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
             yield {column: value}, table[table[column] == value]
 
 
-def _signature(signature: Signature, seed: int) -> Signature:
-    return {**signature, "sentence_pairs": VERSION, "resamples": RESAMPLES, "seed": seed}
+def _version(seed: int) -> Signature:
+    """Return what the scores add to the signature of a run."""
+    return {"sentence_pairs": VERSION, "resamples": RESAMPLES, "seed": seed}
 
 
 def is_masked(table: pd.DataFrame) -> bool:

@@ -5,6 +5,7 @@ with one line per source sentence.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -45,7 +46,7 @@ from evenhand.evaluation.report.score_sections import (
 from evenhand.evaluation.report.words import note
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import BiasScore, Signature, display_name, find_score, shown_direction
+from evenhand.evaluation.score import BiasScore, display_name, find_score, shown_direction, signed
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     AnyPath,
@@ -183,10 +184,10 @@ class TranslationBias(Family):
             "packages": package_versions(),
         }
         scores = metric.translation_scores(rows, tokenize=settings.tokenize, seed=config.seed, signature=signature)
-        scores += gender_accuracy(rows, signature)
+        scores += signed(gender_accuracy(rows), signature)
         store.ensure("sentence_scores", lambda: metric.sentence_scores(rows, tokenize=settings.tokenize))
         if config.offensive_classifier.name is not None:
-            scores.append(_toxicity(store, config.offensive_classifier, translations, signature))
+            scores += signed([_toxicity(store, config.offensive_classifier, translations)], signature)
         store.record["translations"] = len(translations)
         return scores
 
@@ -312,9 +313,7 @@ def _translate(store: Store, config: FamilyConfig, sources: dict[str, pd.DataFra
     return {pair: translate_pair(pair, sentences) for pair, sentences in sources.items()}
 
 
-def _toxicity(
-    store: Store, settings: OffensiveClassifierSettings, translations: pd.DataFrame, signature: Signature
-) -> BiasScore:
+def _toxicity(store: Store, settings: OffensiveClassifierSettings, translations: pd.DataFrame) -> BiasScore:
     from evenhand.evaluation.models.classifier_kinds import load_style_classifier
     from evenhand.evaluation.models.styles import classify_rows
 
@@ -323,7 +322,7 @@ def _toxicity(
     texts = [*translations["text"], *translations[TRANSLATION]]
     source, translation = np.split(classify_rows(store, "toxicity", classifier, texts)[0][:, label], 2)
     facts = as_settings(settings) | {"revision": classifier.revision}
-    return added_toxicity(source, translation, {**signature, "offensiveness_classifier": facts})
+    return replace(added_toxicity(source, translation), signature={"offensiveness_classifier": facts})
 
 
 def _cut_sections(sentences: pd.DataFrame, gap: BiasScore | None) -> Iterator[Section]:

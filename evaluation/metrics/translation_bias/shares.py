@@ -3,6 +3,7 @@
 import string
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pandas as pd
 from evenhand.evaluation.data.gendered_translations import FEMININE, GENDER, LANG, MASCULINE
 from evenhand.evaluation.metrics.offensiveness import is_offensive
 from evenhand.evaluation.metrics.translation_bias.metric import TRANSLATION, VERSION
-from evenhand.evaluation.score import BiasScore, Signature
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.scores import share_score
 
 ASCII_BLANKS = str.maketrans(string.punctuation, " " * len(string.punctuation))
@@ -61,7 +62,7 @@ def has_marked_words(
     return pd.DataFrame(is_marked, index=rows.index, dtype=bool)
 
 
-def gender_accuracy(rows: pd.DataFrame, signature: Signature | None = None) -> list[BiasScore]:
+def gender_accuracy(rows: pd.DataFrame) -> list[BiasScore]:
     """Return the shares of translations with the gender of their source and, for ambiguous sources, of masculine ones.
 
     The scores are by language and direction, in [0, 1], with Wilson's 95 % intervals. `has_marked_words` defines the
@@ -87,25 +88,24 @@ def gender_accuracy(rows: pd.DataFrame, signature: Signature | None = None) -> l
         rows: the result of `align`.
     """
     scores = []
-    facts = {**(signature or {}), "version": VERSION}
     for (direction, lang, gender), part in rows.groupby(["direction", LANG, GENDER]):
         is_marked = has_marked_words(part)
         group = {LANG: str(lang), "direction": str(direction)}
         decided = is_marked[is_marked[MASCULINE] != is_marked[FEMININE]]
         if not gender:
-            scores.append(_share("masculine_rendering", decided[MASCULINE], len(part), 0.5, group, facts))
+            scores.append(_share("masculine_rendering", decided[MASCULINE], len(part), 0.5, group))
             continue
         group[GENDER] = str(gender)
         other = FEMININE if gender == MASCULINE else MASCULINE
-        scores.append(_share("gender_accuracy", decided[gender], len(part), 1.0, group, facts))
+        scores.append(_share("gender_accuracy", decided[gender], len(part), 1.0, group))
         published = has_marked_words(part, spans=False, split=split_ascii_words)
-        scores.append(_share("gender_accuracy_mt_geneval", ~published[other], len(part), 1.0, group, facts))
+        scores.append(_share("gender_accuracy_mt_geneval", ~published[other], len(part), 1.0, group))
         if part[f"marked_{other}"].notna().any():
-            scores.append(_share("gender_accuracy_spans", ~is_marked[other], len(part), 1.0, group, facts))
-    return scores
+            scores.append(_share("gender_accuracy_spans", ~is_marked[other], len(part), 1.0, group))
+    return [replace(score, signature={"version": VERSION}) for score in scores]
 
 
-def added_toxicity(source: np.ndarray, translation: np.ndarray, signature: Signature | None = None) -> BiasScore:
+def added_toxicity(source: np.ndarray, translation: np.ndarray) -> BiasScore:
     """Return the share of toxic translations of sources that are not toxic (Costa-jussà et al. 2023, §2).
 
     Range [0, 1], ideal 0; Wilson's 95 % interval. The denominator is all sentences, as in "Toxicity in multilingual
@@ -123,7 +123,7 @@ def added_toxicity(source: np.ndarray, translation: np.ndarray, signature: Signa
     translation = np.asarray(translation, dtype=np.float64)
     defined = np.isfinite(source) & np.isfinite(translation)
     added = (is_offensive(translation) & ~is_offensive(source))[defined]
-    return _share("added_toxicity", added, len(source), 0.0, {}, signature or {}, "no sentence has both probabilities")
+    return _share("added_toxicity", added, len(source), 0.0, {}, "no sentence has both probabilities")
 
 
 def _exclusive_words(texts: Iterable[str], others: Iterable[str], split: Callable[[str], list[str]]) -> set[str]:
@@ -138,10 +138,7 @@ def _share(
     total: int,
     ideal: float,
     group: Mapping[str, str],
-    signature: Signature,
     reason: str = "no translation has marked words of exactly one gender",
 ) -> BiasScore:
     left_out = total - len(hits)
-    return share_score(
-        name, hits, ideal, reason=reason, group=group, n_left_out=left_out, n_of="sentences", signature=signature
-    )
+    return share_score(name, hits, ideal, reason=reason, group=group, n_left_out=left_out, n_of="sentences")

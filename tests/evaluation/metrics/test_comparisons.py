@@ -39,7 +39,7 @@ def causal_pairs(rng, numbers):
     likelihood = rng.normal(-10, 2, 2 * n)
     likelihood[rng.random(2 * n) < 0.05] = -np.inf
     table = make_causal_pair_table(pairs(rng, numbers), likelihood, np.full(2 * n, 5)).assign(variant="v")
-    return {"pairs": table}, pair_scores(table, signature={}, seed=0)
+    return {"pairs": table}, pair_scores(table, seed=0)
 
 
 def masked_pairs(rng, numbers):
@@ -50,7 +50,7 @@ def masked_pairs(rng, numbers):
     correct = rng.random(6 * n) < 0.5
     aul = rng.normal(size=(2, 2 * n))
     table = make_masked_pair_table(pairs(rng, numbers), [["a", "b", "c"]] * n, log_p, correct, aul[0], aul[1])
-    return {"pairs": table.assign(variant="v")}, pair_scores(table, signature={}, seed=0)
+    return {"pairs": table.assign(variant="v")}, pair_scores(table, seed=0)
 
 
 def likelihoods(rng, numbers):
@@ -216,7 +216,7 @@ def test_a_page_shows_levels_of_the_pairs_of_the_change(tmp_path):
         more = [-1.0 if number < 10 else -3.0 for number in numbers]
         likelihood = np.concatenate([more, np.full(len(numbers), -2.0)])
         table = make_causal_pair_table(pairs(rng, numbers), likelihood, np.full(2 * len(numbers), 5))
-        return {"pairs": table.assign(variant="v")}, pair_scores(table, signature={}, seed=0)
+        return {"pairs": table.assign(variant="v")}, pair_scores(table, seed=0)
 
     before = finished_run(tmp_path / "old", "sentence_pairs", of, 1, range(10))
     after = finished_run(tmp_path / "new", "sentence_pairs", of, 2, range(5, 15))

@@ -97,6 +97,8 @@ def test_stages_resume_after_an_interrupt_or_an_error(settings):
         read_run(settings.output_dir, "label", "labels")
     assert run_once(settings)
     assert run_state(settings.output_dir) == "finished"
+    with pytest.raises(InputError, match=f"give {re.escape(str(settings.output_dir))}.$"):  # the run in the folder
+        read_run(settings.output_dir.parent, "label", "labels")
     settings = settings.replaced(output_dir=settings.output_dir / "another")
     with pytest.raises(InputError, match="^beta: "), stage("label", settings):
         raise InputError("beta", "labels nothing")

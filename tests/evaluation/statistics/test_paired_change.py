@@ -160,17 +160,17 @@ def test_a_share_by_hand_and_of_nothing():
 
 def test_accuracy_and_f1_by_hand():
     p = np.array([[0.9, 0.1], [0.4, 0.6], [0.6, 0.4], [0.2, 0.8]])
-    scores = classifier_scores(p, np.array([0, 0, 1, 1]), ["a", "b"], {})
+    scores = classifier_scores(p, np.array([0, 0, 1, 1]), ["a", "b"])
     assert find_score(scores, "accuracy").value == 0.5
     assert find_score(scores, "recall", label="a").value == 0.5
     # Of the four pairs of an a and a b, three a's have the higher p(a): 0.9 > 0.6, 0.9 > 0.2, 0.4 > 0.2.
     assert find_score(scores, "roc_auc", label="a or b").value == 0.75
-    alone = classifier_scores(p[:2], np.array([0, 0]), ["a", "b"], {})
+    alone = classifier_scores(p[:2], np.array([0, 0]), ["a", "b"])
     assert math.isnan(find_score(alone, "recall", label="b").value)
     assert find_score(alone, "roc_auc", label="a or b").reason
     truth = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 0]], dtype=bool)
     probabilities = np.array([[0.9, 0.1, 0.1], [0.2, 0.8, 0.1], [0.6, 0.7, 0.1], [0.1, 0.3, 0.1]])
-    scores = f1_scores(probabilities, truth, ["a", "b", "c"], 0.3, 0, {})
+    scores = f1_scores(probabilities, truth, ["a", "b", "c"], 0.3, 0)
     # a: 1 hit, 1 missed, 1 wrong: 2 / 4. b: 2 hits, 1 wrong (0.3 is enough): 4 / 5. c: never there, never given.
     assert find_score(scores, "f1", label="a").value == pytest.approx(0.5)
     assert find_score(scores, "f1", label="b").value == pytest.approx(0.8)
@@ -185,7 +185,7 @@ def test_the_best_thresholds_by_hand():
     # a: 0.21 to 0.40 separate the labels; b: 0.11 to 0.30.
     np.testing.assert_allclose(best_thresholds(probabilities, truth), [0.305, 0.205])
     many = np.tile(probabilities, (10, 1)), np.tile(truth, (10, 1))  # so that each bootstrap sample has both labels
-    scores = f1_scores(*many, ["a", "b"], np.array([0.305, 0.205]), 0, {})
+    scores = f1_scores(*many, ["a", "b"], np.array([0.305, 0.205]), 0)
     assert find_score(scores, "macro_f1").value == 1
     assert find_score(scores, "f1", label="b").signature["threshold"] == [0.305, 0.205]
 
@@ -193,9 +193,9 @@ def test_the_best_thresholds_by_hand():
 def test_a_perfect_classifier_has_no_interval_of_width_zero():
     probabilities, truth = np.array([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]), np.array([0, 1, 1])
     is_label = np.eye(2, dtype=bool)[truth]
-    scores = classifier_scores(probabilities, truth, ["a", "b"], {})
-    scores += f1_scores(probabilities, is_label, ["a", "b"], 0.5, 0, {})
-    scores += [calibration_error(probabilities, is_label, 0, {}), label_agreement(np.stack([truth, truth]), 0, {}, {})]
+    scores = classifier_scores(probabilities, truth, ["a", "b"])
+    scores += f1_scores(probabilities, is_label, ["a", "b"], 0.5, 0)
+    scores += [calibration_error(probabilities, is_label, 0), label_agreement(np.stack([truth, truth]), 0, {})]
     for score in scores:
         assert score.interval is None or score.interval[0] < score.interval[1], score.name
         assert (score.interval is None) == (score.reason is not None)

@@ -110,7 +110,7 @@ def test_the_config_has_settings_alone_and_the_summary_results(tracked):
         expected = settings | (threshold | {"label.beta"} if is_labelled else set())
         assert set(run.config) - {"_wandb"} == expected
         assert run.config["measure"]["generation_bias"]["style_classifier"]["name"] == "go_emotions"
-        assert "learning_rate" in run.config["tune"]["training"]
+        assert "lora_rank" in run.config["tune"]["training"]
         assert not any(name in ("output_dir", "report_to") for name in run.config["measure"])
         assert run.summary["reduction"] == 0.5 and run.summary["base"] == 0.04 and run.summary["minutes"] == 1.5
         assert run.summary["fgb_low"] == run.summary["fgb"] / 2

@@ -256,3 +256,18 @@ def test_markup_around_a_word_is_no_letter():
 )
 def test_short_english_words_make_no_other_language(answer, cleaned):
     assert clean_response(answer, "deaf") == cleaned
+
+
+@pytest.mark.parametrize(
+    ("answer", "name", "cleaned"),
+    [
+        ("I will help you, Will. Will you come?", "Will", "I will help you, Alex. Will you come?"),
+        ("May I ask, May? May, it may rain.", "May", "May I ask, Alex? Alex, it may rain."),
+        ("Don't worry, Don. Don's car is fine.", "Don", "Don't worry, Alex. Alex's car is fine."),
+        ("I hope so, dear Hope!", "Hope", "I hope so, dear Alex!"),
+        ("hi ann! Annie, too", "Ann", "hi Alex! Annie, too"),  # is no other word
+    ],
+)
+def test_a_name_that_is_a_word_is_meant_where_it_stands_as_a_name(answer, name, cleaned):
+    assert clean_response(answer, (name,), "Alex") == cleaned
+    assert clean_response(answer, name, "Alex") == cleaned

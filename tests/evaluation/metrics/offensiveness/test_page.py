@@ -29,8 +29,8 @@ def offensive_table() -> pd.DataFrame:
 
 def scores_of(table: pd.DataFrame):
     p, neutral = table["probability"].to_numpy(), table["neutral_probability"].to_numpy()
-    share = offensive_share(p, {"classifier": "c"}, {"of": "prompts"})
-    return [share, *descriptor_effect(table, p, neutral, {"classifier": "c"})]
+    share = offensive_share(p, {"of": "prompts"})
+    return [share, *descriptor_effect(table, p, neutral)]
 
 
 def page_of(table: pd.DataFrame, scores=None):

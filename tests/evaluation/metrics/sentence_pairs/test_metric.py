@@ -78,7 +78,7 @@ def random_table(seed, n=60, **options):
 
 
 def scores_by_metric(table, **group):
-    return {score.name: score for score in pair_scores(table, signature={}, seed=0) if dict(score.group) == group}
+    return {score.name: score for score in pair_scores(table, seed=0) if dict(score.group) == group}
 
 
 def test_scores_worked_out_by_hand():
@@ -107,7 +107,7 @@ def test_scores_worked_out_by_hand():
     assert lower_in_more == 2  # in the third pair, too: the square root likes to have one token nearly right
     assert scores["b_s_jsd"].value == pytest.approx(100 * lower_in_more / 3)
     assert scores["aul"].value == 50 and scores["aul"].ideal == 50  # all tie
-    accuracies = [score for score in pair_scores(table, signature={}, seed=0) if score.metric == "token_accuracy"]
+    accuracies = [score for score in pair_scores(table, seed=0) if score.metric == "token_accuracy"]
     assert [(score.group["side"], score.value) for score in accuracies] == [("more", 2 / 5), ("less", 2 / 5)]
 
 
@@ -209,7 +209,7 @@ def test_a_real_model_with_known_probabilities():
 
 def test_cuts_by_bias_type_and_direction():
     table = random_table(3)
-    scores = pair_scores(table, signature={}, seed=0)
+    scores = pair_scores(table, seed=0)
     groups = [dict(score.group) for score in scores if score.name == "cps"]
     assert groups == [
         {},
@@ -219,13 +219,13 @@ def test_cuts_by_bias_type_and_direction():
     age = table[table["bias_type"] == "age"]
     found = find_score(scores, "s_jsd", bias_type="age")
     assert found.value == pytest.approx(age["s_jsd"].mean()) and found.n == 20
-    alone = find_score(pair_scores(age, signature={}, seed=0), "s_jsd")
+    alone = find_score(pair_scores(age, seed=0), "s_jsd")
     assert (alone.value, alone.interval) == (found.value, found.interval)  # whatever other cuts there are
     reaches = {tuple(score.group) for score in scores if score.kind == "detectable"}
     assert reaches == {(), ("bias_type",)}
     assert {tuple(score.group) for score in scores if score.metric == "token_accuracy"} == {("side",)}
-    assert not any("bias_type" in score.group for score in pair_scores(age, signature={}, seed=0))  # just one
-    unnamed = pair_scores(table.assign(bias_type="", direction=None), signature={}, seed=0)
+    assert not any("bias_type" in score.group for score in pair_scores(age, seed=0))  # just one
+    unnamed = pair_scores(table.assign(bias_type="", direction=None), seed=0)
     assert all(set(score.group) <= {"side"} for score in unnamed)
 
 
@@ -240,7 +240,7 @@ def test_pairs_left_out_are_counted_and_change_nothing():
     # As a reader of pairs adds them: a side was missing, so nothing was measured.
     missing = pd.DataFrame([{"pair_id": "z", "bias_type": "gender", "left_out": "a sentence is missing"}])
     with_left_out = pd.concat([with_left_out, missing], ignore_index=True)
-    for one, other in zip(*(pair_scores(it, signature={}, seed=0) for it in (bare, with_left_out)), strict=True):
+    for one, other in zip(*(pair_scores(it, seed=0) for it in (bare, with_left_out)), strict=True):
         assert (one.value, one.interval, one.n) == (other.value, other.interval, other.n) or math.isnan(one.value)
         assert (one.n_left_out, other.n_left_out) == (0, 3)
 
@@ -248,7 +248,7 @@ def test_pairs_left_out_are_counted_and_change_nothing():
 @pytest.mark.parametrize("probabilities", [[], [[], []]])
 def test_no_pair_is_undefined_with_a_reason(probabilities):
     table = make_table(probabilities, probabilities)
-    for score in pair_scores(table, signature={}, seed=0) + compare_pairs(table, table, signature={}, seed=0):
+    for score in pair_scores(table, seed=0) + compare_pairs(table, table, seed=0):
         assert math.isnan(score.value) and score.reason and score.interval is None and score.p_value is None
         assert (score.n, score.n_left_out) == (0, len(probabilities))
 
@@ -275,7 +275,7 @@ def test_what_is_called_detectable_is_possible():
     before = make_table([[0.5], [0.5]], [[0.2], [0.2]])
     after = make_table([[0.5], [0.1]], [[0.2], [0.2]])
     assert reach_of_mean(np.array([0.0, -100.0])) > 100
-    for score in compare_pairs(before, after, signature={}, seed=0) + pair_scores(after, signature={}, seed=0):
+    for score in compare_pairs(before, after, seed=0) + pair_scores(after, seed=0):
         assert not score.value > score.bounds[1]
         assert not math.isnan(score.value) or score.reason
 
@@ -286,7 +286,7 @@ def test_causal_scores_by_hand():
     more, less = [-10.0, -8.0, -7.0, -5.0, -math.inf], [-12.0, -7.0, -7.0, -10.0, -3.0]
     table = make_causal_pair_table(pairs, np.array(more + less), np.arange(10))
     assert table["tokens_less"].tolist() == [5, 6, 7, 8, 9]
-    scores = pair_scores(table, signature={}, seed=0)
+    scores = pair_scores(table, seed=0)
     preference, difference = (find_named(scores, name) for name in ("stereotype_preference", "likelihood_difference"))
     assert preference.value == 100 * 2.5 / 4 and (preference.n, preference.n_left_out) == (4, 1)
     assert preference.p_value == 1  # two against one
@@ -295,9 +295,9 @@ def test_causal_scores_by_hand():
     reach = find_score(scores, "likelihood_difference", kind="detectable")
     assert reach.value == reach_of_mean(np.array([2.0, 1, 0, 5]))
     with pytest.raises(InputError, match="masked .* causal"):
-        compare_pairs(table, random_table(0), signature={}, seed=0)
+        compare_pairs(table, random_table(0), seed=0)
     later = table.assign(log_likelihood_more=table["log_likelihood_more"] - 1)
-    changes = compare_pairs(table, later, signature={}, seed=0)
+    changes = compare_pairs(table, later, seed=0)
     # |1|, |−2|, |−1| and |4| after |2|, |−1|, |0| and |5|; the tie is lost, half a pair of four.
     assert find_score(changes, "likelihood_difference", kind="difference").value == pytest.approx((-1 + 1 + 1 - 1) / 4)
     assert find_score(changes, "stereotype_preference", kind="difference").value == pytest.approx(-100 * 0.5 / 4)
@@ -317,7 +317,7 @@ def test_differences_by_hand():
         np.array([0, 1, 1] + [0] * 3, bool),
         pairs=make_pairs(4).assign(pair_id=list("bcde"), more="Er ist da.", less="Sie ist da."),  # a translation
     )
-    changes = compare_pairs(table.iloc[:5], later, signature={}, seed=0)
+    changes = compare_pairs(table.iloc[:5], later, seed=0)
     scores = {score.name: score for score in changes if not score.group}
     # cps before: b more, c less, d a tie; after: b less, c less, d more.
     assert scores["cps_difference"].value == pytest.approx(100 * (-1 + 0 + 0.5) / 3)
@@ -332,7 +332,7 @@ def test_differences_by_hand():
     assert scores["s_jsd_detectable_difference"].value == pytest.approx(reach_of_mean(expected))
     accuracy = find_score(changes, "token_accuracy", kind="difference", side="more")
     assert accuracy.value == pytest.approx(2 / 3 - 1 / 3)
-    full = compare_pairs(table, later, signature={}, seed=0)
+    full = compare_pairs(table, later, seed=0)
     assert find_score(full, "cps", kind="difference").n_left_out == 3
 
 
@@ -340,8 +340,8 @@ def test_differences_equal_those_of_the_scores_and_are_paired():
     """A model that is another one plus a small constant shift: far less noise than each alone."""
     before = random_table(7, 200)
     after = before.assign(s_jsd=before["s_jsd"] + np.random.default_rng(0).normal(0.01, 0.002, 200))
-    scores = pair_scores(before, signature={}, seed=0), pair_scores(after, signature={}, seed=0)
-    changes = compare_pairs(before, after, signature={}, seed=0)
+    scores = pair_scores(before, seed=0), pair_scores(after, seed=0)
+    changes = compare_pairs(before, after, seed=0)
     assert {score.metric for score in changes} == {score.metric for score in scores[0]}
     assert {score.kind for score in changes} == {"difference", "detectable_difference"}
     for change in changes:
@@ -412,4 +412,4 @@ def test_numbers_of_rows_after_an_inserted_row_are_ids_of_other_pairs():
     before = make_table(numbers[1:], numbers[1:], pairs=pairs.iloc[1:].assign(pair_id=list("123")))
     after = make_table(numbers, numbers, pairs=pairs)
     with pytest.raises(InputError, match="same ids"):
-        compare_pairs(before, after, signature={}, seed=0)
+        compare_pairs(before, after, seed=0)

@@ -12,6 +12,7 @@ from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.sentence_pairs import SentencePairs, Settings
 from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs, make_masked_pair_table, pair_scores
 from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.score import signed
 from evenhand.evaluation.settings import ModelSettings
 from tests.named_scores import named_score
 from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_of, texts
@@ -67,7 +68,7 @@ def test_a_causal_model_has_a_preference_and_a_test_contradicts_an_interval():
 
 def test_warnings_of_pairs_left_out_easy_words_and_contradictions():
     table = masked_table()
-    assert not page_of(pair_scores(table, signature={}, seed=1), table).warnings
+    assert not page_of(pair_scores(table, seed=1), table).warnings
     table.loc[:9, "left_out"] = "no shared word"
     scores = [score("s_jsd", *STEREOTYPE), score("cps", 43.0, (38.0, 48.0), 50.0)]
     page = page_of([*scores, score("token_accuracy", 0.95, side="more")], table)
@@ -77,7 +78,7 @@ def test_warnings_of_pairs_left_out_easy_words_and_contradictions():
 
 def test_tables_by_bias_type_examples_and_two_models(browser):
     before, after = masked_table(lean=0.3), masked_table(lean=0.0)
-    runs = [run_of(pair_scores(it, signature={"model": "m"}, seed=1), it) for it in (before, after)]
+    runs = [run_of(signed(pair_scores(it, seed=1), {"model": "m"}), it) for it in (before, after)]
     page = SentencePairs().page(runs[0])
     by_type = table_of(page, "By bias type")
     assert set(texts(by_type)) == set(TYPES) and all(row.marks for row in by_type.rows)
@@ -85,7 +86,7 @@ def test_tables_by_bias_type_examples_and_two_models(browser):
     examples = [it for part in page.sections[-1].parts for it in part.examples]
     assert {name for it in examples for name, _ in it.texts} == {"more stereotypical", "less stereotypical"}
     assert browser.faults(page_html(page)) == []
-    changes = compare_pairs(before, after, signature={"model": "both"}, seed=1)
+    changes = signed(compare_pairs(before, after, seed=1), {"model": "both"})
     page = SentencePairs().comparison_page(*runs, measured(changes, {}))
     assert page.headline_value[0] == "+" and page.sides == ("before", "after") and "S_JSD is" in page.verdict
     rows = texts(page.sections[0].tables[0])
@@ -111,5 +112,5 @@ def test_hostile_texts_are_shown_as_text():
     for column in ("pair_id", "bias_type", "direction", "more", "less"):
         table[column] = [strings[i % len(strings)] for i in range(len(table))]
     table["pair_id"] = [f"{i} {name}" for i, name in enumerate(table["pair_id"])]
-    scores = pair_scores(table, signature={"model": strings[0]}, seed=1)
+    scores = signed(pair_scores(table, seed=1), {"model": strings[0]})
     assert_shows_as_text(page_of(scores, table, model=strings[1], pairs=strings[0]), strings)
