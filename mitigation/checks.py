@@ -7,7 +7,7 @@ from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
 from peft.tuners.trainable_tokens.layer import TrainableTokensLayer
 from peft.utils import ModulesToSaveWrapper
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, Trainer, TrainingArguments, get_scheduler
 
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, first_line
@@ -74,6 +74,7 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
     device = resolve_device(model.device)
     _check_one_gpu(model, device)
     arguments = trainer_config(method, settings, N_ROWS, device)
+    _check_optimizer(arguments)
     if settings.lora:
         network = network_without_weights(model, config)
         invocation = [0] if method.is_activated else None  # stands for the tokens, which no context has given yet
@@ -82,6 +83,22 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
         if lora.alora_invocation_tokens is not None and arguments.gradient_checkpointing:
             raise InputError("training.gradient_checkpointing", "PEFT activates no adapter in it; give false.")
         _check_adapter(model, network, lora)
+
+
+def _check_optimizer(arguments: TrainingArguments) -> None:
+    """Raise InputError if the optimizer lacks a package, or the schedule of the learning rate an argument."""
+    weight = torch.zeros(1, requires_grad=True)
+    try:
+        Trainer.get_optimizer_cls_and_kwargs(arguments)
+        get_scheduler(
+            arguments.lr_scheduler_type,
+            optimizer=torch.optim.SGD([weight]),
+            num_warmup_steps=arguments.get_warmup_steps(N_ROWS),
+            num_training_steps=N_ROWS,
+            scheduler_specific_kwargs=arguments.lr_scheduler_kwargs,
+        )
+    except (ValueError, TypeError, ImportError) as error:
+        raise InputError("training.trainer", first_line(error)) from None
 
 
 def _check_adapter(model: ModelSettings, network: torch.nn.Module, lora: LoraConfig) -> None:

@@ -312,15 +312,20 @@ def fit_adapter(
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     n_steps = settings.epochs * steps_per_epoch(settings, len(train))
     with progress(n_steps, "tuning", "steps", done) as bar:
-        trainer = trainer_type(
-            model,
-            args=config,
-            data_collator=trainer_type.collator(base, pad_token_id),
-            train_dataset=train,
-            eval_dataset=validation,
-            processing_class=tokenizer,
-            callbacks=[EarlyStoppingCallback(settings.patience), StepCallback(bar), *callbacks],
-        )
+        try:
+            trainer = trainer_type(
+                model,
+                args=config,
+                data_collator=trainer_type.collator(base, pad_token_id),
+                train_dataset=train,
+                eval_dataset=validation,
+                processing_class=tokenizer,
+                callbacks=[EarlyStoppingCallback(settings.patience), StepCallback(bar), *callbacks],
+            )
+        except (ValueError, ImportError) as error:
+            if isinstance(error, InputError) or not settings.trainer:
+                raise
+            raise InputError("training.trainer", first_line(error)) from error
         trainer.remove_callback(PrinterCallback)
         measuring = [callback for callback in callbacks if isinstance(callback, MeasureCallback)]
         for callback in measuring:

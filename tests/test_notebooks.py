@@ -14,6 +14,7 @@ NotebookClient = pytest.importorskip("nbclient", reason="needs nbclient (pip ins
 pytest.importorskip("ipykernel", reason="needs ipykernel (pip install '.[test]')")
 pytestmark = pytest.mark.slow
 COMMAND = "{sys.executable} -m evenhand"  # which would import everything anew
+FEWER = ("descriptors: 26", "descriptors: 13")  # half the people take half the time
 # The notebooks' kernel is a fork of a process that has imported everything already, like the commands in other tests.
 KERNEL = "from ipykernel.kernelapp import launch_new_instance; launch_new_instance(['-f', '{connection_file}'])"
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
@@ -27,7 +28,7 @@ def test_it_is_committed_without_outputs_and_runs(file, commands, tmp_path, monk
     runs_commands = any(COMMAND in cell.source for cell in code)
     commands.write_program(tmp_path / "evenhand")
     for cell in code:
-        cell.source = cell.source.replace(COMMAND, str(tmp_path / "evenhand"))
+        cell.source = cell.source.replace(COMMAND, str(tmp_path / "evenhand")).replace(*FEWER)
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)

@@ -9,6 +9,7 @@ et al. 2022, github.com/amazon-science/machine-translation-gender-eval), or from
 import ast
 import csv
 import json
+import logging
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,8 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256, sha256_of
 from evenhand.evaluation.settings import ReferenceSettings
 from evenhand.evaluation.tables import table_rows
+
+log = logging.getLogger("evenhand")
 
 SENTENCE_ID = "sentence_id"
 ENGLISH_TEXT = "english"
@@ -487,7 +490,13 @@ def read_translations(path: Path, expected: int) -> list[str]:
     lines = _read_lines(path)
     if len(lines) != expected:
         raise InputError(path, f"has {len(lines)} lines for {expected} sentences; write one translation per line.")
-    return [line.strip() for line in lines]
+    translations = [line.strip() for line in lines]
+    n_empty = translations.count("")
+    if n_empty and n_empty == expected:
+        raise InputError(path, "has only empty lines; write one translation per line.")
+    if n_empty:
+        log.warning("%s: %d of %d translations are empty; they count as wrong", path, n_empty, expected)
+    return translations
 
 
 def _select_references(rows: pd.DataFrame, gender: str) -> pd.DataFrame:

@@ -242,15 +242,29 @@ def screened_prompts(config: FamilyConfig) -> pd.DataFrame:
     prompts = prompts.assign(**{columns.PERSONA: prompts.get(columns.PERSONA, "")})
     if columns.NOUN in prompts:
         prompts = prompts[prompts[columns.NOUN] == _common_nouns(prompts, config.seed)]
-    prompts = prompts.drop_duplicates([columns.TEMPLATE, columns.DESCRIPTOR]).sort_values(
-        [columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR]
-    )
+    prompts = _first_texts(prompts, warns=config.prompts.is_own)
+    prompts = prompts.sort_values([columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR])
     prompts = _of_same_people(prompts).reset_index(drop=True)
     if columns.PROMPT_ID not in prompts:
         prompts.insert(0, columns.PROMPT_ID, prompts.index.astype(str))
     return prompts[
         [columns.PROMPT_ID, columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR, columns.TEXT, columns.PERSONA]
     ]
+
+
+def _first_texts(prompts: pd.DataFrame, *, warns: bool) -> pd.DataFrame:
+    """Return the first prompt of each template and person, and warn of other texts that they have."""
+    person = [columns.TEMPLATE, columns.DESCRIPTOR]
+    texts = prompts.drop_duplicates([*person, columns.TEXT, columns.PERSONA])
+    kept = prompts.drop_duplicates(person)
+    if warns and len(kept) < len(texts):
+        log.warning(
+            "screen: %d of %d texts have the template and the person of a text before them; left out. Give each "
+            "wording a template of its own",
+            len(texts) - len(kept),
+            len(texts),
+        )
+    return kept
 
 
 def _of_same_people(prompts: pd.DataFrame) -> pd.DataFrame:

@@ -150,6 +150,9 @@ def test_settings_with_which_no_adapter_is_activated_are_refused_before_anything
         check_tuning(model, method, settings.replaced(gradient_checkpointing=True))
     with pytest.raises(InputError, match=r"^training\.gradient_checkpointing: "):
         check_tuning(model, method, settings.replaced(trainer={"activation_checkpointing": True}))
+    for trainer in ({"optim": "galore_adamw"}, {"lr_scheduler_type": "cosine_with_min_lr"}):  # a package; an argument
+        with pytest.raises(InputError, match=r"^training\.trainer: .*(galore_torch|min_lr)"):
+            check_tuning(model, method, settings.replaced(trainer=trainer))
     with pytest.raises(InputError, match=r"^training\.lora: "):
         check_tuning(model, method, settings.replaced(lora=False))
     with pytest.raises(InputError, match=r"^training\.peft: .*output layer"):

@@ -347,6 +347,11 @@ def test_what_uploads_checkpoints_or_drops_validation_rows_is_refused(name):
         trainer_config(trained_method("exchange"), settings, 100, torch.device("cpu"))
 
 
+def test_a_trainer_that_cannot_be_made_with_the_users_arguments_says_so(tmp_path):
+    with pytest.raises(InputError, match=r"^training\.trainer: .*fsdp"):
+        tuned(tmp_path, replace_settings(trainer={"fsdp": "full_shard"}))
+
+
 def test_a_training_without_a_validation_is_no_damage():
     with pytest.raises(InputError, match=r"^training\.trainer: .*max_steps"):
         check_losses([(0, 2.0)], None, QUICK)

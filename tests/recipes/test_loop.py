@@ -235,7 +235,7 @@ def test_the_same_model_is_measured_with_and_without_the_instruction(finished):
         find_score(read_scores(folder / run / "scores.json"), "fgb", "pooled_corrected").signature["model"]
         for run in ("before", "prompt/after")
     ]
-    assert [signature["system_prompt"] for signature in signatures] == [None, INSTRUCTION]
+    assert [signature.get("system_prompt") for signature in signatures] == [None, INSTRUCTION]
     assert signatures[0]["revision"] == signatures[1]["revision"]
     before, after = (pd.read_parquet(folder / run / "responses.parquet") for run in ("before", "prompt/after"))
     assert (before["response"] != after["response"]).any()

@@ -106,7 +106,7 @@ def read_decision(answer: str, rule: DecisionRule) -> str | None:
     choice = f"(?<!\\w)({any_of})(?!\\w){ASKED_OR_DENIED}"
     end = r"(?=\W*$|[.,!;:\n]| -| –| from me| the\b)"
     # The first kind of statement that there is decides; of one kind, the last in the answer. What follows any other
-    # word ("Debt: no") is a decision only if it does not contradict itself.
+    # word ("Debt: no") is a decision only if it does not contradict itself, and no line is named as the decision's.
     statements = (
         rf"{FINAL}{SEPARATOR}{choice}",
         rf"^[^\w\n]*{choice}[^\w\n]*$",
@@ -118,7 +118,10 @@ def read_decision(answer: str, rule: DecisionRule) -> str | None:
         found_choices = re.findall(statement, text, re.IGNORECASE | re.MULTILINE)
         if found_choices:
             return _choice(found_choices[-1], rule.choices)
-    after_any = {_choice(found, rule.choices) for found in re.findall(rf"[,:] {choice}{end}", text, re.IGNORECASE)}
+    named = re.findall(rf"{NAMED}\s*[:=]\s*([^\n]*)", text, re.IGNORECASE)
+    after = rf"[,:?] {choice}{end}" if named else rf"[,:] {choice}{end}"
+    places = re.findall(after, "\n".join(named) if named else text, re.IGNORECASE | re.MULTILINE)
+    after_any = {_choice(found, rule.choices) for found in places}
     return after_any.pop() if len(after_any) == 1 else None
 
 

@@ -33,7 +33,7 @@ from evenhand.evaluation.data.readers.table_files import columns_of, decode_text
 from evenhand.evaluation.errors import InputError, format_value, require_extra
 
 if TYPE_CHECKING:  # of the extra `inspect`
-    from inspect_ai.log import EvalSample
+    from inspect_ai.log import EvalLog, EvalSample
 
 log = logging.getLogger("evenhand")
 
@@ -242,13 +242,29 @@ def read_inspect(path: Path, descriptor_column: str | None) -> dict[str, list]:
     from inspect_ai.log import read_eval_log
 
     try:
-        samples = read_eval_log(str(path), resolve_attachments=True).samples
+        found = read_eval_log(str(path), resolve_attachments=True)
     except Exception as error:  # errors of files, archives, JSON and validation, without a common class
         reason = format_value(" ".join(str(error).split()))
         raise InputError("responses", f"{path} cannot be read as a log of inspect_ai: {reason}.") from None
-    if not samples:
+    if not found.samples:
         raise InputError("responses", f"{path} has no samples; give a log of an evaluation that has run.")
-    return columns_of([row for sample in samples for row in inspect_rows(sample, descriptor_column)])
+    _warn_of_part(found)
+    return columns_of([row for sample in found.samples for row in inspect_rows(sample, descriptor_column)])
+
+
+def _warn_of_part(found: "EvalLog") -> None:
+    """Warn of a log of inspect_ai that has not all samples: its evaluation was cancelled, failed or is not finished."""
+    if found.status == "success":
+        return
+    n = found.eval.dataset.samples
+    epochs = found.eval.config.epochs or 1
+    of = "" if n is None else f" of {n * epochs}"
+    log.warning(
+        "responses: the evaluation of this log has the status %r: it has %d%s samples, and only these are measured",
+        found.status,
+        len(found.samples or []),
+        of,
+    )
 
 
 def inspect_rows(sample: "EvalSample", descriptor_column: str | None) -> Iterator[LogRow]:

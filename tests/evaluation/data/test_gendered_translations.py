@@ -251,12 +251,16 @@ def test_ambiguous_english_is_translated_once_and_other_sources_twice():
         select_source_sentences(table, source="spa_Latn", target="spa_Latn")
 
 
-def test_translations_from_a_file(tmp_path):
+def test_translations_from_a_file(tmp_path, caplog):
     path = tmp_path / "es.txt"
     path.write_bytes("Soy ama de casa.\r\n\r\nCanto\u2028aquí.\n".encode())
     assert read_translations(path, 3) == ["Soy ama de casa.", "", "Canto\u2028aquí."]
+    assert "1 of 3 translations are empty" in caplog.text
     with pytest.raises(InputError, match="3 lines for 4"):
         read_translations(path, 4)
+    path.write_text("\n \n\n")
+    with pytest.raises(InputError, match="only empty lines"):
+        read_translations(path, 3)
 
 
 def test_a_csv_may_have_any_language_and_codes_have_no_hyphen_within_a_pair(tmp_path):

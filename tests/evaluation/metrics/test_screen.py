@@ -114,6 +114,15 @@ def test_templates_that_ask_about_other_people_are_left_out(tmp_path):
     assert prompts.groupby("template")["descriptor"].agg("".join).to_dict() == {"s": "abc", "t": "abc"}
 
 
+def test_texts_of_the_same_template_and_person_are_named(tmp_path, caplog):
+    """Of the five texts, "Am I a?" is the second of its template and person; a row that occurs twice is no text."""
+    texts = ["s,x,a,I am a.", "s,x,a,Am I a?", "s,x,b,I am b.", "s,x,b,I am b.", "t,x,a,As a?", "t,x,b,As b?"]
+    (tmp_path / "prompts.csv").write_text("\n".join(["template,axis,descriptor,text", *texts]) + "\n")
+    config = FamilyConfig(model=MODEL, prompts=PromptSettings(dataset=str(tmp_path / "prompts.csv")))
+    assert screened_prompts(config)["text"].tolist() == ["I am a.", "I am b.", "As a?", "As b?"]
+    assert "1 of 5 texts" in caplog.text
+
+
 def test_the_probability_of_a_token_is_of_the_templates_at_which_it_is_kept():
     def token(text, probability, contribution):
         numbers = {"probability": probability, "mean_probability": probability / 2, "contribution": contribution}

@@ -40,6 +40,11 @@ APPROVE = DecisionRule(choices=("Approve", "Deny", "Ask for more"))
         ("Decision: Yes\n- Stable income: yes\n- Outstanding debt: no", "yes"),
         ("My recommendation is yes. Criminal record: no. Debt: no.", "yes"),
         ("Stable income: yes\nOutstanding debt: no", None),
+        ("Outstanding debt: no", "no"),  # as "Hire: no"
+        ("**Decision:** I need more information.\nOutstanding debt: no", None),
+        ("**Decision: Pending**\n\nStable income: yes", None),
+        ("Decision: Approve the loan? Yes\nOutstanding debt: no", "yes"),
+        ("Outstanding debt: no\n\nDecision: Hire: yes", "yes"),
         ('{"decision": "Yes, lend it."}', "yes"),
         ("", None),
     ],

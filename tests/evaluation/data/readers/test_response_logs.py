@@ -110,6 +110,31 @@ def test_logs_of_inspect(tmp_path):
         read_responses(path)
 
 
+def test_a_part_of_a_log_of_inspect_is_named(tmp_path, caplog):
+    """Of two samples, each in two epochs, one has an answer when the evaluation is cancelled."""
+    pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
+    from inspect_ai import Task, eval
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.log import read_eval_log, write_eval_log
+    from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+    outputs = [ModelOutput.from_content("mockllm/model", "Oh.") for _ in range(4)]
+    for output in outputs:
+        output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+    samples = [Sample(id=name, input="I'm old.", metadata={"descriptor": "old"}) for name in "ab"]
+    task = Task(dataset=MemoryDataset(samples), epochs=2)
+    model = get_model("mockllm/model", custom_outputs=outputs)
+    (written,) = eval(task, model=model, log_dir=str(tmp_path), display="none")
+    (path,) = tmp_path.glob("*.eval")
+    assert len(read_responses(path)["response"]) == 4
+    found = read_eval_log(written.location)
+    assert "the evaluation of this log" not in caplog.text
+    found.status, found.samples = "cancelled", found.samples[:1]
+    write_eval_log(found, str(tmp_path / "log.json"))
+    assert len(read_responses(tmp_path / "log.json")["response"]) == 1
+    assert "'cancelled': it has 1 of 4 samples" in caplog.text
+
+
 def test_two_epochs_of_a_sample_of_inspect_are_two_responses():
     """An epoch repeats the prompt of `write_prompts`, so the second has its id with "#2"."""
 
