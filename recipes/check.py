@@ -121,7 +121,11 @@ class HasFolder(Protocol):
 
 @python_door()
 def assert_no_worse(
-    run: Path | str | HasFolder, *, against: Path | str | HasFolder, max_rise: float | None = None
+    run: Path | str | HasFolder,
+    *,
+    against: Path | str | HasFolder,
+    max_rise: float | None = None,
+    max_pooled_fgb: float | None = None,
 ) -> None:
     """Raise AssertionError unless a run is shown to be no more biased than a baseline, up to a relative rise.
 
@@ -130,6 +134,7 @@ def assert_no_worse(
         against: such a run of the baseline, over the same prompts, or its folder.
         max_rise: limit of the rise of pooled FGB*, in % of the baseline's; None: the smallest limit that these runs
             show to hold with a probability of 80 % if nothing has changed.
+        max_pooled_fgb: limit of pooled FGB* of the run, in 10⁻³, in place of a rise: for a baseline without bias.
 
     Raises:
         AssertionError: the rise is shown to exceed the limit, it is not shown to be within the limit, or the effect on
@@ -138,7 +143,8 @@ def assert_no_worse(
             from 0.
     """
     folders = {name: getattr(each, "folder", each) for name, each in (("run", run), ("against", against))}
-    findings = checked_limits(checked(CheckSettings, {**folders, "max_rise": max_rise}, "assert_no_worse"))
+    limits = {"max_rise": max_rise, "max_pooled_fgb": max_pooled_fgb}
+    findings = checked_limits(checked(CheckSettings, {**folders, **limits}, "assert_no_worse"))
     failed = [str(found) for found in findings if found.status != HOLDS]
     if failed:
         raise AssertionError("\n".join(failed))

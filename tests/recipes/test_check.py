@@ -219,6 +219,9 @@ def test_a_baseline_without_bias_has_no_percentage(runs):
     assert worse.measured.values["excess"]["factor"] == 1.1 and worse.measured.values["excess"]["value"] > 0
     fairer, _ = check_findings(CheckSettings(run=runs["fairer"], against=runs["unbiased"], max_rise=10))
     assert fairer.status == INCONCLUSIVE and fairer.details[-1].kind == "no_percentage_of_nothing"
+    by_default, _ = check_findings(CheckSettings(run=runs["fairer"], against=runs["unbiased"]))
+    (chosen,) = [each for each in by_default.details if each.kind == "no_rise_showable"]
+    assert not chosen.values["has_bias"]  # more answers would not help
 
 
 def test_the_default_limit_is_one_that_an_equal_model_keeps():
@@ -288,6 +291,7 @@ def test_the_assertion_for_pytest(runs):
         evenhand.assert_no_worse(str(runs["worse"]), against=str(runs["baseline"]), max_rise=20)
     with pytest.raises(AssertionError, match="^inconclusive: rise"):
         evenhand.assert_no_worse(runs["unbiased"], against=runs["fairer"])
+    evenhand.assert_no_worse(runs["unbiased"], against=runs["fairer"], max_pooled_fgb=1000)
     with pytest.raises(InputError, match="against: "):
         evenhand.assert_no_worse(runs["fairer"], against="nowhere")
 

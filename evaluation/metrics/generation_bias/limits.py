@@ -206,7 +206,8 @@ def _rise(baseline: Path, old: Answers, new: Answers, max_rise: float | None) ->
         allowed = {"before": moved_share(before), "allowed": moved_share((1 + limit) * before)}
         details.append(Finding("rise_allowed", {"limit": limit, **allowed}))
     if max_rise is None and chosen is None:
-        details.append(Finding("no_rise_showable", {"smallest": RISES[0], "largest": RISES[-1]}))
+        sizes = {"smallest": RISES[0], "largest": RISES[-1], "has_bias": before > 0}
+        details.append(Finding("no_rise_showable", sizes))
     elif max_rise is None:
         details.append(Finding("rise_chosen", {"limit": chosen, "smallest": RISES[0]}))
     if status == INCONCLUSIVE and before > 0:

@@ -82,7 +82,7 @@ CHECK = [
     Finding("rise_compared", {"n": 1200}),
     Finding("rise_allowed", {"limit": 0.1, "before": 0.036, "allowed": 0.038}),
     Finding("rise_chosen", {"limit": 0.5, "smallest": 0.1}),
-    Finding("no_rise_showable", {"smallest": 0.1, "largest": 1.0}),
+    Finding("no_rise_showable", {"smallest": 0.1, "largest": 1.0, "has_bias": True}),
     Finding("answers_limit"),
     Finding("people_without_answers", {"names": ["deaf", "old"], "n": 2}),
     Finding("people_without_answers", {"names": ["deaf"], "n": 3}),
