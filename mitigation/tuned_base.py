@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.revisions import TUNING_FILE, hub_repository
@@ -21,6 +22,10 @@ def base_of(tuned: Model) -> Model:
     facts = tuning_metadata(folder)
     if not facts:
         return tuned
+    if "base" not in facts:  # of an export, or of another trainer
+        raise InputError(
+            "model", f"{folder / TUNING_FILE} names no base, which the method needs; give the tuned model."
+        )
     name = facts["base"]
     if (folder / name).exists():  # relative to the folder, so that both can be moved
         name = str((folder / name).resolve())

@@ -106,7 +106,7 @@ def run_points(
         elif processes.world_size() > 1:
             raise error  # the other processes may not have this error, and would wait
         else:
-            if len(points) > 1:  # the error of the only point is raised below
+            if len(points) > 1 and str(error) != str(failed):  # the error of the only point is raised below
                 log.warning("%s: %s", point.title, error)
             failed = failed or error
     if failed is not None:

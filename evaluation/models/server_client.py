@@ -62,6 +62,7 @@ NEUTRAL_VALUES = {"top_k": 0, "num_beams": 1}  # do not change the distribution 
 MAX_RETRIES = 12  # enough for a minute without a server; with 30 % faults, one request of six million fails
 MAX_FIRST_RETRIES = 3  # limit for the first request, so that a wrong address is reported after 4 seconds
 RATE_LIMIT = 429  # HTTP's status "too many requests"
+NO_QUOTA = "insufficient_quota"  # OpenAI's code of a 429 that does not pass by waiting
 TIMEOUT_SECONDS = 600.0  # maximum wait for the next byte; requests to large models wait in the server's queue
 REQUEST_SECONDS = 1800.0  # maximum duration of a request with its retries, even if bytes keep arriving
 MAX_FAILED_RETRIES = 4  # after answers with an error or without a choice: 7.5 seconds
@@ -396,7 +397,8 @@ def _failure(model: ModelSettings, error: Exception, request: Body, has_answered
     message = f"{model.address}: {hide_secrets(reason)[:MAX_REASON]}."
     if is_transient(error):
         short = "failed: no complete answer" if status is None else f"failed: status {status}"
-        return FailedRequest("model.server", message, reason=short, is_rate_limit=status == RATE_LIMIT)
+        is_rate_limit = status == RATE_LIMIT and NO_QUOTA not in str(body)
+        return FailedRequest("model.server", message, reason=short, is_rate_limit=is_rate_limit)
     is_final = status is not None and 400 <= status < 500 and status != 401
     if not is_final:
         return InputError("model.server", message)

@@ -216,3 +216,10 @@ def test_the_likelihood_of_a_response_in_two_parts():
         assert found[row] == pytest.approx(total, abs=1e-4) and n_tokens[row] == len(tail)
     whole, _ = response_perplexity(base, contexts, RESPONSES)
     np.testing.assert_allclose(two_part_log_likelihoods(base, base, 2, heads, tails)[0], whole, atol=1e-4)
+
+
+def test_a_folder_that_names_no_base_is_no_tuned_model(tmp_path):
+    (tmp_path / "evenhand.json").write_text(json.dumps({"control_tag": " no_bias"}))  # of an export
+    model = LoadedModel(ModelSettings(name=str(tmp_path)), DecodingSettings())
+    with pytest.raises(InputError, match="^model: .*names no base"):
+        trained_method("opening").measured(model)

@@ -349,6 +349,15 @@ def test_requests_that_the_server_fails_to_the_end_are_counted_and_others_answer
     assert all(seeds.count(seed) >= 2 for seed in (0, 4, 8))  # asked again
 
 
+@pytest.mark.parametrize(("code", "n_asked"), [("insufficient_quota", 1), ("rate_limit_exceeded", 2)])
+def test_a_first_request_that_a_rate_limit_fails_is_asked_again_unless_the_quota_is_used_up(monkeypatch, code, n_asked):
+    monkeypatch.setattr(server_client, "MAX_RETRIES", 0)
+    monkeypatch.setattr(server_client, "MAX_FIRST_RETRIES", 0)
+    with serving(reject=lambda body: (429, {"error": {"code": code, "message": "later"}})) as (url, record):
+        assert "later" in fetch_error(url, n=1)
+        assert len(record["bodies"]) == n_asked
+
+
 def test_a_server_that_fails_nearly_all_requests_ends_the_run_with_one_error(monkeypatch):
     monkeypatch.setattr(server_client, "MAX_RETRIES", 0)
     reject = {"error": {"message": "internal error"}}
