@@ -88,8 +88,8 @@ class Variant:
     """A training: its learning rate, a change of its rows, the control tag, and whether its adapter is activated.
 
     The control tag activates it, or, without a tag, the generation prompt of the chat template. `trained_tags` are
-    strings whose embeddings are trained. With `spares_own_words`, the words by which
-    people name themselves keep each person's own prediction.
+    strings whose embeddings are trained. With `spares_own_words`, the words by which people name themselves keep each
+    person's own prediction.
     """
 
     learning_rate: float = DEFAULT_RATE

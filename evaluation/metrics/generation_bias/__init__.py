@@ -27,7 +27,7 @@ from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Facts
-from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias import settings as family_settings
@@ -380,7 +380,7 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
     facts[STYLE_CLASSIFIER]["clusters"] = settings.style_clusters or default_clusters(responses.columns)
     signature = {
         **collected,
-        "dataset": {**collected["dataset"], "sha256": sha256_of(store.folder / f"{PROMPTS}.parquet")},
+        "dataset": {**collected["dataset"], "sha256": prompts_sha256(store)},
         STYLE_CLASSIFIER: facts[STYLE_CLASSIFIER],
         "inputs": dict(store.inputs),
         "seed": config.seed,
@@ -401,6 +401,11 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
         classifiers=facts,
         stop=stop,
     )
+
+
+def prompts_sha256(store: Store) -> str:
+    """Return the hash of a run's prompts: of their values, since the file also names its run."""
+    return json_sha256(store.read(PROMPTS).to_dict("list"))
 
 
 def with_extra_answers(run: ClassifiedRun) -> ClassifiedRun:

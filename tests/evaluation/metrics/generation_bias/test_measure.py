@@ -12,7 +12,7 @@ from evenhand.evaluation.data.language.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import plain
 from evenhand.evaluation.metrics import FamilyConfig
-from evenhand.evaluation.metrics.generation_bias import GenerationBias, classification
+from evenhand.evaluation.metrics.generation_bias import GenerationBias, classification, prompts_sha256
 from evenhand.evaluation.metrics.generation_bias.answers import (
     Answers,
     read_answers,
@@ -30,6 +30,8 @@ from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import display_name, find_score
 from evenhand.evaluation.settings import (
     DecodingSettings,
@@ -103,6 +105,17 @@ def test_each_score_is_signed_by_its_run_and_adds_what_is_its_own(measured):
     for score in measured.scores:
         assert shared <= score.signature.keys() <= shared | own, score.name
     assert find_score(measured.scores, "length", "mean").signature["outcomes"] == "3"
+
+
+def test_the_same_prompts_have_one_hash_in_all_runs(tmp_path):
+    prompts = pd.DataFrame({"template": ["t", "t"], "descriptor": ["a", "b"]})
+    hashes = []
+    for name, table in (("run", prompts), ("another", prompts), ("other prompts", prompts[::-1])):
+        (tmp_path / name).mkdir()
+        store = Store(tmp_path / name, f"the fingerprint of {name}", Tracker())
+        store.write("prompts", table)
+        hashes.append(prompts_sha256(store))
+    assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_a_corpus_needs_style_clusters(tmp_path, monkeypatch):
