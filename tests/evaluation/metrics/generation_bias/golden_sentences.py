@@ -102,6 +102,7 @@ CHECK = [
     Finding("difference_limit", {"limit": 20.0}),
     Finding("difference_bounds", {"low": 0.0, "high": 0.28}),
     Finding("difference_bounds", {"low": 0.05, "high": 0.28}),
+    Finding("effect_beyond", {"unit": "old", "style": "SYMPATHY", "effect": 0.368, "at_least": 0.196}),
     Finding("no_difference_bounds", {"reason": None}),
     Finding("no_difference_bounds", {"reason": "nothing varies"}),
     Finding("rate_difference_limit", {"outcome": "refusal", "limit": 5.0}),
