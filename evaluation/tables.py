@@ -52,7 +52,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
         return _decode(path, names)
 
 
-def _decode(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
+def _decode(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
     return pd.read_parquet(path, columns=columns, page_checksum_verification=True)
 
 

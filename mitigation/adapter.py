@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from huggingface_hub import parse_local_safetensors_file_metadata
@@ -133,7 +133,8 @@ def load_tuned(base: DialogueModel, folder: Path, lora: bool) -> DialogueModel:
             merge_in_forward(model)
     else:
         # The base's class may be code that came with it, which an auto class would ask to execute.
-        model = type(base.model).from_pretrained(str(folder), dtype=base.model.dtype).to(base.model.device)
+        network_class: Any = type(base.model)
+        model = network_class.from_pretrained(str(folder), dtype=base.model.dtype).to(base.model.device)
     return replace(base, model=model.eval())
 
 

@@ -1,6 +1,7 @@
 """Checks of a tuning's configuration, and defaults for a model, before any weights are loaded."""
 
 import os
+from typing import Any, cast
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -95,7 +96,7 @@ def _check_optimizer(arguments: TrainingArguments) -> None:
             optimizer=torch.optim.SGD([weight]),
             num_warmup_steps=arguments.get_warmup_steps(N_ROWS),
             num_training_steps=N_ROWS,
-            scheduler_specific_kwargs=arguments.lr_scheduler_kwargs,
+            scheduler_specific_kwargs=cast("dict[str, Any] | None", arguments.lr_scheduler_kwargs),
         )
     except (ValueError, TypeError, ImportError) as error:
         raise InputError("training.trainer", first_line(error)) from None

@@ -299,7 +299,7 @@ def judged(questions: pd.DataFrame, answers: Sequence[str]) -> pd.DataFrame:
         answers: one of `choices_of` each question, (n,).
     """
     rows = []
-    for question, answer in zip(questions.to_dict("records"), answers, strict=True):
+    for question, answer in zip(table_rows(questions), answers, strict=True):
         names = {question[each]: groups_of(question["answer_info"][each]) for each in ANSWERS}
         is_named = UNKNOWN not in names.get(answer, {UNKNOWN})
         stereotyped = stereotyped_person(question)

@@ -151,7 +151,7 @@ def _untie_adapted_embeddings(adapted: "PeftModel") -> None:
 
     An adapter changes one layer's output. Merged into weights that two layers share, it would change both.
     """
-    network = adapted.get_base_model()
+    network: Any = adapted.get_base_model()
     ends = (network.get_input_embeddings(), network.get_output_embeddings())
     weights = [getattr(getattr(layer, "base_layer", layer), "weight", None) for layer in ends]
     if weights[0] is not weights[1] or not set(ends) & set(lora_layers(network)):

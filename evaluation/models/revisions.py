@@ -91,7 +91,8 @@ def gguf_path(name: str, revision: str | None = None) -> Path:
         return path
     if looks_like_path(name) or name.count("/") < 2:
         raise InputError("model", f"no file {name}; give a GGUF file, or ORGANISATION/REPOSITORY/FILE.gguf.")
-    return download(hub_repository(name), name.split("/", 2)[2], revision)
+    organisation, repository, file = name.split("/", 2)
+    return download(f"{organisation}/{repository}", file, revision)
 
 
 def gguf_files(name: str, revision: str | None = None) -> list[Path]:

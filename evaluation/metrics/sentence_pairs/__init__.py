@@ -50,7 +50,6 @@ from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     BiasScore,
     Direction,
-    Signature,
     display_name,
     find_score,
     levels_of_run,
@@ -416,7 +415,7 @@ def _score_masked(store: Store, config: FamilyConfig, pairs: pd.DataFrame) -> pd
     return table.assign(**{columns.VARIANT: f"each shared token masked {'with its word' if whole else 'alone'}"})
 
 
-def _changes_and_levels(old: pd.DataFrame, new: pd.DataFrame, signature: Signature, seed: int) -> list[BiasScore]:
+def _changes_and_levels(old: pd.DataFrame, new: pd.DataFrame, signature: dict[str, Any], seed: int) -> list[BiasScore]:
     """Return the changes between two runs' pairs and, if some pairs are not in both, the levels of the common pairs."""
     scores = signed(compare_pairs(old, new, seed=seed), signature)
     sides = common_pairs(old, new)
