@@ -111,6 +111,7 @@ RUN_CAUTIONS = [
     Finding("one_sided", {"text": "each cell has two responses"}),
     Finding("these_prompts", {"text": "they are of these prompts only"}),
     Finding("repeated_rows", {"share": 0.104}),
+    Finding("accepted_left_out", {"first": [{"name": "SYMPATHY", "unit": "ability", "signed": "A. Lead"}], "n": 3}),
     Finding("unfinished", {"share": 0.031}),
     Finding("no_label", {"n": 2, "n_of": 1200, "limit": 0.05}),
     Finding("too_long_for_classifier", {"share": 0.02}),
