@@ -183,7 +183,10 @@ PAGES = {
             Finding("answer_count", {"n": 1, "n_people": 1}),
         ],
         cautions=RUN_CAUTIONS,
-        left_out=[Finding("answers_left_out", {"n": 15, "n_of": 96, "reasons": {"too long": 12, "no answer": 3}})],
+        left_out=[
+            Finding("answers_left_out", {"n": 15, "n_of": 96, "reasons": {"too long": 12, "no answer": 3}}),
+            Finding("repeats_left_out"),
+        ],
     ),
     "comparison": Facts(
         headline=None,
