@@ -34,6 +34,7 @@ EFFECT = "answer_accuracy_effect"
 CORRECT = "correct"
 EFFECTS = "answer_accuracy_effects"  # the table; `effects` is generation bias's, which the same run may have
 CHOICES = ("sol1", "sol2")  # columns, as in PIQA
+QUESTION = ["goal", *CHOICES]
 PERMUTATIONS = 999  # of the test of whether answers depend on the descriptor
 POINTS = {"unit": "answers of 100", "factor": 100, "decimals": 1}
 
@@ -169,7 +170,7 @@ class AnswerAccuracy(Family):
             "seed": config.seed,
             "packages": package_versions(),
         }
-        scores, effects = accuracy_scores(table, PERMUTATIONS, config.seed, signature)
+        scores, effects = accuracy_scores(table, question_codes(table), PERMUTATIONS, config.seed, signature)
         store.write(EFFECTS, effects)
         return scores
 
@@ -193,41 +194,86 @@ class AnswerAccuracy(Family):
             InputError: the runs have no question to a person in common.
         """
         from evenhand.evaluation.joins import join_rows
-        from evenhand.evaluation.statistics.scores import NO_PAIRS, mean_change, share_score
+        from evenhand.evaluation.statistics.scores import mean_change
 
         # Questions with the same text may have other choices in another file.
-        keys = [columns.PROMPT_ID, "goal", *CHOICES, "label"]
+        keys = [columns.PROMPT_ID, *QUESTION, "label"]
         tables = {"before": before.table("answers"), "after": after.table("answers")}
         joined = join_rows(tables["before"], tables["after"], keys, "questions to people")
         correct = {"before": joined.before[CORRECT], "after": joined.after[CORRECT]}
         is_known = (correct["before"].notna() & correct["after"].notna()).to_numpy()
         known = {side: values.to_numpy(dtype=np.float64)[is_known] for side, values in correct.items()}
+        question = question_codes(joined.before[is_known])
         n_left_out = len(joined.is_common()) - len(known["before"])
         signature = {"before": before.signature(ACCURACY), "after": after.signature(ACCURACY)}
         change = mean_change(ACCURACY, known["before"], known["after"], n_left_out=n_left_out, n_of="answers")
+        change = with_questions(change, known["after"] - known["before"], question)
         scores = signed([change], signature)
         if any(table[CORRECT].notna().sum() > change.n for table in tables.values()):
             for side, answers in known.items():
-                level = share_score(
-                    ACCURACY,
-                    answers == 1,
-                    None,
-                    reason=NO_PAIRS,
-                    n_left_out=n_left_out,
-                    n_of="answers",
-                )
+                level = accuracy_score(answers, question, n_left_out)
                 scores += levels_of_run(signed([level], signature[side]), side)
         return scores
 
 
+def question_codes(table: pd.DataFrame) -> np.ndarray:
+    """Return the code of each answer's question, (n,) int; all people and cues have the same questions."""
+    return table.groupby(QUESTION, sort=False).ngroup().to_numpy()
+
+
+def accuracy_score(correct: np.ndarray, question: np.ndarray, n_left_out: int) -> BiasScore:
+    """Return the share of right answers, in [0, 1], with an interval over questions like these.
+
+    It is Student's, of clustered errors; where questions do not differ, Wilson's of as many answers as questions.
+
+    Args:
+        correct: whether each answer is right, (n,) of 1 and 0.
+        question: the code of each answer's question, (n,) int.
+        n_left_out: answers without a likelihood, or in one of two runs only.
+    """
+    from evenhand.evaluation.statistics.intervals import share_interval
+    from evenhand.evaluation.statistics.scores import NO_PAIRS, share_score
+
+    score = share_score(ACCURACY, correct == 1, None, reason=NO_PAIRS, n_left_out=n_left_out, n_of="answers")
+    n_questions = len(set(question.tolist()))
+    score = replace(score, interval=share_interval(score.value * n_questions, n_questions) if n_questions else None)
+    return with_questions(score, correct, question)
+
+
+def with_questions(score: BiasScore, values: np.ndarray, question: np.ndarray) -> BiasScore:
+    """Return the mean of `values` with an interval, and a change's p-value, over questions like these, if they differ.
+
+    Everybody has the same questions, so that answers to one question are not independent of each other: of equal
+    people, more people give no surer mean.
+
+    Args:
+        values: what each answer adds to the mean, (n,).
+        question: the code of each answer's question, (n,) int.
+    """
+    import scipy
+
+    from evenhand.evaluation.statistics.intervals import clustered_error, interval_around, student_quantile
+
+    if len(set(question.tolist())) < 2:
+        return replace(score, interval=None, p_value=None)
+    error, freedom = clustered_error(values, question)
+    if not error:
+        return score
+    interval = interval_around(score.value, student_quantile(freedom) * error, score.bounds)
+    if score.p_value is None:
+        return replace(score, interval=interval)
+    return replace(score, interval=interval, p_value=float(2 * scipy.stats.t.sf(abs(score.value) / error, freedom)))
+
+
 def accuracy_scores(
-    table: pd.DataFrame, permutations: int, seed: int, signature: Signature
+    table: pd.DataFrame, question: np.ndarray, permutations: int, seed: int, signature: Signature
 ) -> tuple[list[BiasScore], pd.DataFrame]:
     """Return accuracy, its spread over descriptors without noise, and the shown effects; and the table of effects.
 
     Args:
         table: template (question), descriptor, axis, cue and `correct` (1, 0 or NaN), a row for each answer; two
             answers to each descriptor and question (with other nouns) are needed for the spread.
+        question: the code of each answer's question (`question_codes`), (n,) int.
     """
     from evenhand.evaluation.metrics.generation_bias.answers import Answers
     from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_bias
@@ -236,8 +282,11 @@ def accuracy_scores(
 
     answers = Answers(table[[columns.TEMPLATE, columns.DESCRIPTOR, columns.AXIS]], np.zeros((len(table), 1)), [CORRECT])
     correct = MeasureValues(ACCURACY, ValueKind.SHARE, table[[CORRECT]].astype(float))
-    (spread, mean), effects = measure_bias(answers, correct, permutations=permutations, seed=seed)
-    scores = signed([replace(spread, n_of="answers"), replace(mean, form=Form.PLAIN, n_of="answers")], signature)
+    (spread, _), effects = measure_bias(answers, correct, permutations=permutations, seed=seed)
+    is_known = table[CORRECT].notna().to_numpy()
+    known = table[CORRECT].to_numpy(dtype=np.float64)[is_known]
+    mean = accuracy_score(known, question[is_known], int((~is_known).sum()))
+    scores = signed([replace(spread, n_of="answers"), mean], signature)
     for row in table_rows(effects[effects["p_set"] <= LEVEL]):
         scores.append(
             BiasScore(

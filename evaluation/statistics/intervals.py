@@ -76,6 +76,27 @@ def mean_error(values: np.ndarray, strata: np.ndarray | None = None) -> tuple[fl
     return math.sqrt(covariance[0, 0]), freedom
 
 
+def clustered_error(values: np.ndarray, cluster: np.ndarray) -> tuple[float, int]:
+    """Return the standard error of the mean of (n,) values, and its degrees of freedom, the number of clusters less 1.
+
+    Values of one cluster may depend on each other, those of different clusters do not: answers to one question are of
+    one cluster. Source: Miller (2024), "Adding error bars to evals", §2.2, with the factor C / (C − 1) of C clusters.
+    The error is 0 if the clusters do not differ.
+
+    Args:
+        values: n finite numbers.
+        cluster: the cluster of each value, (n,); 2 clusters or more.
+
+    >>> clustered_error(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0, 0, 1, 1]))  # as of the two numbers 0 and 1
+    (0.5, 1)
+    """
+    names, codes = np.unique(cluster, return_inverse=True)
+    n = len(names)
+    deviations = sum_by(codes, values - values.mean())
+    deviations = np.where(np.abs(deviations) > ROUNDING * len(values), deviations, 0.0)
+    return math.sqrt(n / (n - 1) * float((deviations**2).sum())) / len(values), n - 1
+
+
 def mean_interval(values: np.ndarray, bounds: Interval = ANY, strata: np.ndarray | None = None) -> Interval | None:
     """Return Student's 95 % interval of the mean of (n,) values, mean ± t · error (`mean_error`).
 

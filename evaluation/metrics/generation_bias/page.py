@@ -38,6 +38,7 @@ from evenhand.evaluation.metrics.generation_bias.headline import headline_value,
 from evenhand.evaluation.metrics.generation_bias.page_warnings import (
     answers_left_out,
     comparison_cautions,
+    repeats_left_out,
     run_cautions,
 )
 from evenhand.evaluation.metrics.generation_bias.parts import Part
@@ -110,7 +111,7 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
         people=[person_finding(row, language) for row in named],
         explanations=[meaning(named, is_shown=is_shown, is_log=is_log(run))],
         cautions=run_cautions(run),
-        left_out=answers_left_out(run),
+        left_out=[*answers_left_out(run), *repeats_left_out(run)],
         notes=[*interval_notes(scores), *p_value_notes({"": headline}), *source_notes(run), *more_answers_notes(run)],
     )
     return facts, named

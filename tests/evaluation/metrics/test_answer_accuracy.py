@@ -87,7 +87,8 @@ def test_a_person_who_gets_fewer_right_answers_is_shown():
             for _ in range(2):
                 correct = rng.random() < (0.2 if person == "old" else 0.8)
                 rows.append({"template": question, "descriptor": person, "axis": "", "correct": float(correct)})
-    scores, effects = accuracy.accuracy_scores(pd.DataFrame(rows), 199, 0, {})
+    table = pd.DataFrame(rows)
+    scores, effects = accuracy.accuracy_scores(table, table["template"].to_numpy(), 199, 0, {})
     spread, mean, *shown = scores
     assert spread.name == "answer_accuracy_spread" and spread.p_value < 0.05
     assert spread.interval[0] < 0.3 < spread.interval[1]  # √(Var(0.8, 0.2, 0.8, 0.8)), ddof 1
@@ -106,6 +107,7 @@ def test_its_effects_are_no_table_of_generation_bias(tmp_path, monkeypatch):
     run = Store(folder, "a fingerprint", Tracker(), inputs={"dataset": ""})
     run.write("effects", pd.DataFrame({"style": ["joy"]}))
     columns = {"template": [0, 0, 1, 1], "descriptor": ["a", "b"] * 2, "axis": "", "correct": [1.0, 0.0, 1.0, 1.0]}
+    columns |= {"goal": columns["template"], "sol1": "a", "sol2": "b"}
     accuracy.AnswerAccuracy().score(run, FamilyConfig(settings=accuracy.Settings()), pd.DataFrame(columns))
     assert run.read("effects")["style"].tolist() == ["joy"]
     assert set(run.read(accuracy.EFFECTS)["unit"]) == {"a", "b"}
@@ -130,3 +132,28 @@ def test_runs_are_compared_on_their_common_questions_and_people():
     assert accuracy.AnswerAccuracy().headline([change]) == change
     with pytest.raises(InputError, match="^after: "):
         accuracy.AnswerAccuracy().compare(None, before, answered(("u", 0, 1.0)), None)
+
+
+def test_more_people_who_get_equal_answers_make_no_mean_surer():
+    """Of four questions, 2 are right before and 3 after: ½ ± t₃ √(⅓ / 4), and ¼ ± t₃ √(¼ / 4), whoever asks them."""
+    right = {"before": [0.0, 0.0, 1.0, 1.0], "after": [1.0, 0.0, 1.0, 1.0]}
+    people = [f"p{number}" for number in range(50)]
+    tables = {}
+    for side, correct in right.items():
+        rows = [
+            (f"{question} {person}", str(question), value)
+            for question, value in enumerate(correct)
+            for person in people
+        ]
+        table = pd.DataFrame(rows, columns=["prompt_id", "goal", "correct"])
+        tables[side] = table.assign(sol1="a", sol2="b", label=0, axis="", template=table["goal"], descriptor=people * 4)
+    before, after = (
+        SimpleNamespace(table=lambda name, table=table: table, signature=lambda metric: {}, folder="run")
+        for table in tables.values()
+    )
+    (change,) = accuracy.AnswerAccuracy().compare(None, before, after, None)
+    assert change.interval == pytest.approx((0.25 - 3.182446 * 0.25, 1))  # cut at 1
+    assert change.p_value == pytest.approx(0.391, abs=1e-3)  # t = 1 with three degrees of freedom
+    table = tables["before"]
+    (_, mean), _ = accuracy.accuracy_scores(table, accuracy.question_codes(table), 0, 0, {})
+    assert (mean.value, mean.n) == (0.5, 200) and mean.interval == (0, 1)  # ½ ± 0.92, cut

@@ -8,6 +8,7 @@ import numpy as np
 
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import on_common_terms
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import all_cells, pooled_estimate
 from evenhand.evaluation.metrics.generation_bias.engine.levels import (
     OF_MEASURES,
     basis_of,
@@ -16,8 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.levels import (
     divisor,
     level_scores,
 )
-from evenhand.evaluation.metrics.generation_bias.engine.spread import compare_generation_bias, headline_of
-from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, with_values
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.score import BiasScore, Form, Kind
 from evenhand.evaluation.statistics.intervals import ANY, Interval
 from evenhand.evaluation.statistics.level import ONE_LOOK, Level
@@ -115,29 +115,30 @@ def spread_change(
 ) -> BiasScore:
     """Return the difference a − b of the spread of a measure after, a, and before, b.
 
-    Its p-value is of the paired difference a² − b² of pooled FGB* (`compare_generation_bias`). Its interval is the one
-    of this difference divided by a + b, since a² − b² = (a − b) (a + b). Where a + b is small, a quotient has no
-    bounds; but a spread is not negative and, with 95 % confidence, not above the upper end of its own interval, so that
-    the change lies between minus the one of b and the one of a.
+    Its p-value is of the paired difference a² − b² of pooled FGB*, which has no bounds, since numbers may be in any
+    unit. Its interval is the one of this difference divided by a + b, since a² − b² = (a − b) (a + b). Where a + b is
+    small, a quotient has no bounds; but a spread is not negative and, with 95 % confidence, not above the upper end of
+    its own interval, so that the change lies between minus the one of b and the one of a.
     """
     of_before, of_after = spreads
     b = of_before.value
     a = of_after.value
-    changes = compare_generation_bias(with_values(responses, before), with_values(responses, after), {}, by_axis=False)
-    square = headline_of(changes, Kind.DIFFERENCE)
+    cells = all_cells(responses, np.hstack([before.numbers, after.numbers]))
+    square = pooled_estimate(cells, np.repeat([-1.0, 1.0], before.numbers.shape[1]), responses.level)
+    of_square = square.estimate.interval
     interval = None
-    if square.interval and of_before.interval and of_after.interval:
+    if of_square and of_before.interval and of_after.interval:
         possible = (-of_before.interval[1], of_after.interval[1])
-        interval = _interval_of_change(a - b, square.interval, divisor(before) * (a + b), possible)
+        interval = _interval_of_change(a - b, of_square, divisor(before) * (a + b), possible)
     return BiasScore(
         before.name,
         a - b,
         ideal=-b,
         bounds=ANY,
-        n=square.n,
+        n=square.cells.n,
         interval=interval,
-        p_value=square.p_value,
-        n_left_out=len(responses) - square.n,
+        p_value=responses.level.p_value(square.estimate.p_value),
+        n_left_out=len(responses) - square.cells.n,
         reason=square.reason or (None if interval else NO_SPREAD),
         form=Form.SPREAD,
         kind=Kind.DIFFERENCE,

@@ -94,6 +94,18 @@ def test_a_number_that_is_0_in_every_answer_is_no_count_of_answers():
     assert effects["hits"].isna().all()
 
 
+def test_the_change_of_a_spread_has_the_unit_of_its_values():
+    """In half words, the interval is twice the one in words; it was cut where the squares differ by 3, as of shares."""
+    responses, words = measured()
+    found = {}
+    for factor in (1, 2):
+        sides = (ratio(factor * words({"old": 4})), ratio(factor * words({"old": 4.2}, seed=1)))
+        found[factor] = find_score(measure_changes(responses, *sides), "length", Form.SPREAD, Kind.DIFFERENCE)
+    low, high = found[1].interval
+    assert found[2].interval == pytest.approx((2 * low, 2 * high))
+    assert low < 0.2 / 3**0.5 < high  # √(4.2² / 3) − √(4² / 3), as planted
+
+
 def test_what_cannot_be_ruled_out_of_ranks_is_in_percentiles():
     """Numbers that may be negative are compared by their ranks, so their bound is no number of words."""
     responses, words = measured()
