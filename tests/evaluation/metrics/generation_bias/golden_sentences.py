@@ -101,6 +101,7 @@ CHECK = [
     Finding("measured_score", {"score": score("refusal_spread", 0.04, (0.02, 0.06))}),
     Finding("difference_limit", {"limit": 20.0}),
     Finding("difference_bounds", {"low": 0.0, "high": 0.28}),
+    Finding("difference_bounds", {"low": 0.0002, "high": 0.28}),
     Finding("difference_bounds", {"low": 0.05, "high": 0.28}),
     Finding("effect_beyond", {"unit": "old", "style": "SYMPATHY", "effect": 0.368, "at_least": 0.196}),
     Finding("no_difference_bounds", {"reason": None}),
