@@ -36,7 +36,7 @@ from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.tables import read_table, write_table
 from evenhand.recipes.check import check_findings, junit_xml, summary_markdown
 from evenhand.recipes.cli import main
-from evenhand.recipes.command_line import parse
+from evenhand.recipes.command_line import SIZES, parse
 from evenhand.recipes.limit_texts import LimitText, limit_texts
 from evenhand.recipes.settings import FAMILIES, CheckSettings
 from tests.measured_runs import write_measured
@@ -334,6 +334,27 @@ def test_the_commands_of_the_documented_workflow_are_understood():
         settings = parse([each.replace("bias.yaml", str(DOCS / "bias_gate_measure.yaml")) for each in arguments])
         if arguments[0] == "measure":
             assert settings.model.dtype == "float32"  # on every runner, whatever its CPU computes in
+            prompts = {name: getattr(settings.prompts, name) for name in SIZES["full"]}
+            assert prompts == SIZES["full"]  # the size that docs/ci.md advises
+
+
+@pytest.mark.parametrize("address", ["server: http://localhost:8000/v1", "launch: vllm"])
+def test_the_documented_measurement_takes_a_server_beside_its_precision(address, tmp_path):
+    config = tmp_path / "bias.yaml"
+    text = (DOCS / "bias_gate_measure.yaml").read_text(encoding="utf-8")
+    config.write_text(text.replace("model:\n", f"model:\n  {address}\n", 1), encoding="utf-8")
+    assert parse(["measure", "--config", str(config), "--model", "a"]).model.kind == "server"
+
+
+def test_all_that_changes_the_baseline_is_in_the_key_of_its_cache():
+    workflow = yaml.safe_load((DOCS / "bias_gate.yml").read_text(encoding="utf-8"))
+    (job,) = workflow["jobs"].values()
+    (restore,) = [step for step in job["steps"] if "cache/restore" in step.get("uses", "")]
+    (measure,) = [step for step in job["steps"] if step.get("name") == "Measure the baseline"]
+    assert "if" not in measure  # on a push, too: pull requests do not read one another's caches
+    for text in ("env.EVENHAND ", "env.BASELINE_MODEL ", "env.BASELINE_REVISION ", "hashFiles('bias.yaml')"):
+        assert text in restore["with"]["key"]
+    assert "push" in workflow[True]  # YAML 1.1 reads `on` as true
 
 
 def test_newly_withheld_answers_break_a_check_against_a_baseline_that_measured_no_outcome(tmp_path):
