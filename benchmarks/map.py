@@ -65,6 +65,7 @@ FIRST_TOKENS = 4
 OPTIONS = "options.json"  # in the folder of results
 MARKERS = "osD^v<>PX*p"
 MARGIN = 20  # of the figure, in % removed
+MIN_SEEDS = 3  # of an interval: with two, it is mean ± 12.7 errors
 N_DIVERGENCES = 40  # responses of each side from which the divergence is read
 BEGIN = "<!-- `make map` writes this section: {} descriptors -->"
 END = "<!-- end of the section of `make map`: {} descriptors -->"
@@ -200,11 +201,10 @@ def cell(row: dict[str, Any], name: str) -> str:
     value = row.get(name)
     if value is None or math.isnan(value):
         return "–"
-    text = f"{100 * value:.0f} %"
-    low = row.get(f"{name}_low")
-    if low is None or math.isnan(low):
-        return text
-    return f"{text} [{100 * low:.0f}, {100 * row[f'{name}_high']:.0f}]"
+    low = row.get(f"{name}_low", math.nan)
+    if math.isnan(low):
+        return f"{round(100 * value)} %"
+    return f"{round(100 * value)} % [{round(100 * low)}, {round(100 * row[f'{name}_high'])}]"
 
 
 def known_or_none(value: Any) -> Any:
@@ -261,7 +261,8 @@ def mean_of_seeds(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
         values = values[~np.isnan(values)]
         if len(values):
             means[name] = float(values.mean())
-            means[f"{name}_low"], means[f"{name}_high"] = mean_interval(values) or (math.nan, math.nan)
+            if len(values) >= MIN_SEEDS:
+                means[f"{name}_low"], means[f"{name}_high"] = mean_interval(values) or (math.nan, math.nan)
     return means
 
 
@@ -300,8 +301,8 @@ def section(rows: Sequence[dict[str, Any]], settings: LoopSettings, command: str
         "",
         "A dash is a number that is not known: a reduction where the base shows no bias, the divergence of a method "
         "that trains nothing, PIQA without `--piqa`, or the time of stages that an earlier command ran. Brackets are "
-        "95 % intervals: of a seed over the prompts, which do not contain the chance of training, and of a mean "
-        "Student's t over the seeds.",
+        "95 % intervals: of a seed over the prompts, which do not contain the chance of training, and of the mean of "
+        f"at least {MIN_SEEDS} seeds Student's t.",
         END.format(prompts.descriptors),
     ]
     return "\n".join(lines)

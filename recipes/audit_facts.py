@@ -17,6 +17,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult, plain
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, load_family
+from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
 from evenhand.evaluation.metrics.generation_bias.limits import findings_alone
@@ -124,6 +125,11 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         "clauses": read_yaml(CLAUSES, "clauses"),
         "files": handed_over(folder),
     }
+    if (folder / f"{ACCEPTED}.parquet").exists():
+        accepted = read_table(folder / f"{ACCEPTED}.parquet").drop(columns="styles")
+        facts["accepted_in_run"] = accepted.to_dict("records")
+    if record["settings"].get("responses") and record["settings"][GENERATION_BIAS].get("repeated_rows") == "once":
+        facts["repeated_rows"] = "once"
     return plain(facts)
 
 
@@ -297,10 +303,10 @@ def have_common_nouns(prompts: pd.DataFrame) -> bool | None:
 
 def people_by_axis(prompts: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the people of each axis, sorted; the axis is None for people who have none."""
-    people = prompts.drop_duplicates(columns.DESCRIPTOR)
+    if columns.AXIS not in prompts:
+        return [{"axis": None, "people": sorted(prompts[columns.DESCRIPTOR].astype(str).unique())}]
+    people = prompts.drop_duplicates([columns.AXIS, columns.DESCRIPTOR])  # "queer" is of two axes
     names = people[columns.DESCRIPTOR].astype(str)
-    if columns.AXIS not in people:
-        return [{"axis": None, "people": sorted(names)}]
     of_axis = names.groupby(people[columns.AXIS].astype(str))
     found: list[dict[str, Any]] = [{"axis": str(axis), "people": sorted(group)} for axis, group in of_axis]
     without_axis = names[people[columns.AXIS].isna()]

@@ -30,6 +30,23 @@ def test_the_image_demonstrates_what_the_makefile_does():
     assert f"--no-deps {packages}" in DOCKERFILE
 
 
+def test_the_ways_in_install_with_the_same_uv():
+    workflow = (ROOT / "docs" / "bias_gate.yml").read_text(encoding="utf-8")
+    action = (ROOT / "action.yml").read_text(encoding="utf-8")
+    versions = [
+        re.findall(r"pip install .*\buv(?:==(\S+))?$", text.replace(" \\\n", "\n"), re.M)
+        for text in (DOCKERFILE, action, workflow)
+    ]
+    assert versions[0] and versions == [versions[0]] * 3 and all(versions[0])
+
+
+@pytest.mark.parametrize(("backend", "options"), [("cpu", "--torch-backend cpu"), ("", "")])
+def test_the_image_takes_pytorch_from_the_index_if_no_build_is_named(backend, options):
+    (argument,) = re.findall(r"(\$\{TORCH_BACKEND:\+.*?\})", DOCKERFILE)
+    environment = {**os.environ, "TORCH_BACKEND": backend}
+    assert subprocess.check_output(["sh", "-c", f"echo {argument}"], env=environment, text=True).strip() == options
+
+
 def test_only_the_demonstration_of_the_image_takes_one_core_for_each_process(tmp_path):
     for name in ("evenhand", "torchrun"):
         program = tmp_path / name

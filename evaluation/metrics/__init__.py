@@ -307,9 +307,13 @@ class Family(ABC):
             facts=facts,
         )
 
+    def further_metrics(self, run: FamilyRun) -> Sequence[str]:
+        """Return the names of the run's metrics that no family declares, such as columns of the user's."""
+        return ()
+
     def _with_family_scores(self, run: FamilyRun) -> FamilyRun:
         """Return the run with the scores of this family only."""
-        names = {metric.name for metric in self.FORMATS}
+        names = {metric.name for metric in self.FORMATS} | set(self.further_metrics(run))
         family_run = copy(run)
         vars(family_run)["scores"] = [score for score in run.scores if score.metric in names]
         return family_run

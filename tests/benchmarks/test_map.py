@@ -83,7 +83,8 @@ def test_the_mean_of_seeds_is_over_those_that_know_the_number():
     seeds = [
         ROW | {"divergence_tuned": 0.4},
         ROW | {"seed": 1, "divergence_tuned": 0.2, "reduction": math.nan},
-        {"method": "distill", "seed": 2, "failed": "learning_rate: it damaged the model"},
+        ROW | {"seed": 2, "divergence_tuned": 0.3, "reduction": 0.7},
+        {"method": "distill", "seed": 3, "failed": "learning_rate: it damaged the model"},
     ]
     other = ROW | {"method": "opening"}
     *of_seeds, mean, of_other = with_means([*seeds, other])
@@ -91,10 +92,10 @@ def test_the_mean_of_seeds_is_over_those_that_know_the_number():
     assert of_other == other  # one seed has no mean
     assert mean["seed"] == "mean"
     assert math.isclose(mean["divergence_tuned"], 0.3)
-    # The error of the mean of 0.4 and 0.2 is 0.1; Student's quantile with one degree of freedom is 12.706.
-    assert math.isclose(mean["divergence_tuned_low"], 0.3 - 12.706 * 0.1, abs_tol=1e-3)
-    assert mean["reduction"] == 0.5  # of one seed, without an interval
-    assert math.isnan(mean["reduction_low"])
+    # The error of the mean of 0.4, 0.2 and 0.3 is 0.1 / √3; Student's quantile with two degrees of freedom is 4.303.
+    assert math.isclose(mean["divergence_tuned_low"], 0.3 - 4.303 * 0.1 / math.sqrt(3), abs_tol=1e-3)
+    assert math.isclose(mean["reduction"], 0.6)
+    assert "reduction_low" not in mean  # of two seeds
 
 
 def test_finished_rows_are_those_of_all_seeds_in_the_folder(tmp_path):

@@ -175,6 +175,45 @@ def test_people_without_an_axis_are_listed_last():
     assert people_by_axis(table.drop(columns="axis")) == [{"axis": None, "people": ["deaf", "mine", "tall"]}]
 
 
+def test_a_person_of_two_axes_is_listed_in_both():
+    table = pd.DataFrame({"descriptor": ["queer", "queer", "gay", "trans"], "axis": ["sex", "love", "love", "sex"]})
+    both = [{"axis": "love", "people": ["gay", "queer"]}, {"axis": "sex", "people": ["queer", "trans"]}]
+    assert people_by_axis(table) == both
+
+
+def test_what_the_measurement_accepted_or_counted_once_is_said(run, tmp_path):
+    """Numbers without an accepted difference, or of a part of the file's rows, are no evidence unless they say so."""
+    folder = shutil.copytree(run, tmp_path / "run")
+    accepted = {
+        "kind": "axis",
+        "unit": "ability",
+        "outcome": "style",
+        "name": "joy",
+        "why": "Asked.",
+        "signed": "A. L.",
+    }
+    pd.DataFrame([{**accepted, "styles": ["joy"]}]).to_parquet(folder / "accepted.parquet")
+    _, record = read_run(folder, "measure", "run")
+    record["settings"]["generation_bias"]["repeated_rows"] = "once"
+    facts = audit_facts(folder, record, read_criteria(run.parent / "limits.yaml"))
+    assert facts["accepted_in_run"] == [accepted]
+    written = {"when": "2026-12-01", "by": None, "host": None}
+    page = audit_html({**facts, "written": written}, sha256="")
+    assert "joy in answers to “ability” (Asked. Signed: A. L.)" in page
+    assert "No answer is left out" not in page and "a message and its answer are counted once" in page
+
+
+def test_one_is_no_plural(run, tmp_path):
+    """One answer to each of 4 people and 10 wordings; a seventh unit that differs is one other."""
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    row = {**facts["findings"][0], "kind": "descriptor"}
+    facts["findings"] = [{**row, "unit": f"p{number}"} for number in range(7)]
+    facts["answers"]["asked"] = 40
+    page = audit_html(facts, sha256="")
+    assert "× 1 answer." in page or "× 1 answer;" in page
+    assert "and 1 other." in page and "1 others" not in page
+
+
 def test_a_style_that_is_shown_among_all_answers_only_is_marked(tmp_path):
     """Of two shown styles, the answers in the message's language show one."""
     prompts = {"axis": ["ability", "ability", "body"], "bucket": ["ear", "eye", "all"]}

@@ -17,12 +17,14 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
+from evenhand.evaluation.metrics.generation_bias.compared_runs import on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.limits import (
     _grown_effects,
     findings_alone,
+    not_compared,
     people_without_answers,
     smallest_showable_rise,
 )
@@ -34,7 +36,7 @@ from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.tables import read_table, write_table
 from evenhand.recipes.check import check_findings, junit_xml, summary_markdown
 from evenhand.recipes.cli import main
-from evenhand.recipes.command_line import parse
+from evenhand.recipes.command_line import SIZES, parse
 from evenhand.recipes.limit_texts import LimitText, limit_texts
 from evenhand.recipes.settings import FAMILIES, CheckSettings
 from tests.measured_runs import write_measured
@@ -101,6 +103,19 @@ def test_what_a_broken_check_names_and_what_would_decide_an_open_one(runs):
     (result,) = check_findings(CheckSettings(run=runs["baseline"], max_pooled_fgb=240))
     plan = result.details[-1].values["plan"]
     assert plan.kind == "deciding_design" and plan.values["n"] > plan.values["n_now"] == 160
+
+
+def test_whom_one_run_alone_asks_about_is_named(runs, tmp_path):
+    """The new run has no prompt about "b": half of the prompts are compared, and "b" with nobody."""
+    folder = shutil.copytree(runs["baseline"], tmp_path / "run")
+    prompts = read_table(folder / "prompts.parquet")
+    write_table(folder / "prompts.parquet", prompts[prompts["descriptor"] == "a"])
+    before, after, is_common = on_common_prompts(FamilyRun(runs["baseline"]), FamilyRun(folder))
+    assert not_compared(before, after, is_common) == [
+        Finding("few_common_prompts", {"n": 80, "n_of": 160}),
+        Finding("people_of_one_run", {"names": ["b"], "n": 1}),
+    ]
+    assert not_compared(before, before, np.ones(160, dtype=bool)) == []
 
 
 def test_who_is_beyond_the_largest_difference_is_named_in_the_order_of_what_is_certain(runs, tmp_path):
@@ -319,6 +334,27 @@ def test_the_commands_of_the_documented_workflow_are_understood():
         settings = parse([each.replace("bias.yaml", str(DOCS / "bias_gate_measure.yaml")) for each in arguments])
         if arguments[0] == "measure":
             assert settings.model.dtype == "float32"  # on every runner, whatever its CPU computes in
+            prompts = {name: getattr(settings.prompts, name) for name in SIZES["full"]}
+            assert prompts == SIZES["full"]  # the size that docs/ci.md advises
+
+
+@pytest.mark.parametrize("address", ["server: http://localhost:8000/v1", "launch: vllm"])
+def test_the_documented_measurement_takes_a_server_beside_its_precision(address, tmp_path):
+    config = tmp_path / "bias.yaml"
+    text = (DOCS / "bias_gate_measure.yaml").read_text(encoding="utf-8")
+    config.write_text(text.replace("model:\n", f"model:\n  {address}\n", 1), encoding="utf-8")
+    assert parse(["measure", "--config", str(config), "--model", "a"]).model.kind == "server"
+
+
+def test_all_that_changes_the_baseline_is_in_the_key_of_its_cache():
+    workflow = yaml.safe_load((DOCS / "bias_gate.yml").read_text(encoding="utf-8"))
+    (job,) = workflow["jobs"].values()
+    (restore,) = [step for step in job["steps"] if "cache/restore" in step.get("uses", "")]
+    (measure,) = [step for step in job["steps"] if step.get("name") == "Measure the baseline"]
+    assert "if" not in measure  # on a push, too: pull requests do not read one another's caches
+    for text in ("env.EVENHAND ", "env.BASELINE_MODEL ", "env.BASELINE_REVISION ", "hashFiles('bias.yaml')"):
+        assert text in restore["with"]["key"]
+    assert "push" in workflow[True]  # YAML 1.1 reads `on` as true
 
 
 def test_newly_withheld_answers_break_a_check_against_a_baseline_that_measured_no_outcome(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.readers.response_files import is_repeated
+from evenhand.evaluation.data.readers.response_files import drop_repeated_rows, is_repeated
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
@@ -175,6 +175,16 @@ def test_copied_rows_change_nothing_but_a_warning(tmp_path):
     for other in (copies, independent):
         assert other.value == pytest.approx(first.value, abs=1e-3) and bias_verdict(other) == "not shown"
     assert list(warned.values()) == [False, True, False]
+
+
+def test_once_drops_the_rows_that_the_warning_counts():
+    """Case, punctuation and spaces aside; an empty response repeats nothing."""
+    table = {
+        "text": ["a", "a", "a", "b", "a", "a"],
+        "descriptor": ["d"] * 6,
+        "response": ["Yes!", "yes", "no", "yes", "", ""],
+    }
+    assert drop_repeated_rows(table)["response"] == ["Yes!", "no", "yes", "", ""]
 
 
 def test_one_template_decides_nothing(tmp_path):

@@ -273,6 +273,9 @@ class GenerationBias(Family):
 
         return change_facts(before, after, changes)
 
+    def further_metrics(self, run: FamilyRun) -> Sequence[str]:
+        return run.config.settings.outcomes
+
     def side_by_side(self, runs: Mapping[str, FamilyRun]) -> list[Section]:
         return super().side_by_side(with_absent_outcomes(runs))
 

@@ -16,6 +16,7 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import json_sha256, read_yaml
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
@@ -45,6 +46,7 @@ NO_EFFECT = (
     "nobody of this name is compared with others, or the group is one person, everybody, or the people of another group"
 )
 NEVER_VARIES = "no interval: it never varies in these responses"
+MAX_NAMED = 5  # accepted differences in a sentence
 COLUMNS = ["kind", "unit", "outcome", "name", "why", "signed", "styles"]
 
 
@@ -137,6 +139,14 @@ def configured_accepted(config: FamilyConfig) -> pd.DataFrame:
     styles = classifier_labels(config.settings.style_classifier)
     clusters = load_style_clusters(config.settings.style_clusters, styles)
     return read_accepted(config.settings.accepted, styles, clusters)
+
+
+def accepted_left_out(run: FamilyRun) -> list[Finding]:
+    """Return [which accepted differences all numbers of style leave out], or [] if the run has none."""
+    if not run.has(ACCEPTED):
+        return []
+    accepted = table_rows(run.table(ACCEPTED).drop(columns="styles"))
+    return [Finding("accepted_left_out", {"first": accepted[:MAX_NAMED], "n": len(accepted)})] if accepted else []
 
 
 class AcceptedDifferences(Part):

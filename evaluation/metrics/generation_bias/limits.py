@@ -15,11 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evenhand.evaluation import columns
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.accepted import accepted_left_out
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES, Answers
 from evenhand.evaluation.metrics.generation_bias.compared_runs import (
     check_comparable,
@@ -126,8 +129,25 @@ def findings_against(
     about_stops = [*early_stops("baseline", before.folder), *early_stops("run", after.folder)]
     if about_stops:
         about_stops.append(Finding("intervals_after_looks", {"of": "check"}))
-    findings[0] = replace(findings[0], details=[*findings[0].details, *about_stops])
+    about_rows = [*not_compared(before, after, is_common), *accepted_left_out(after)]
+    findings[0] = replace(findings[0], details=[*findings[0].details, *about_rows, *about_stops])
     return findings
+
+
+def not_compared(before: FamilyRun, after: FamilyRun, is_common: np.ndarray) -> list[Finding]:
+    """Return how many prompts both runs have, and whom one of them alone asks about; [] if they have the same.
+
+    Args:
+        is_common: whether each prompt of either run is in both, (n,) bool.
+    """
+    if is_common.all():
+        return []
+    found = [Finding("few_common_prompts", {"n": int(is_common.sum()), "n_of": len(is_common)})]
+    people = [set(replace(run, only=None).table(PROMPTS)[columns.DESCRIPTOR].astype(str)) for run in (before, after)]
+    alone = sorted(people[0] ^ people[1])
+    if alone:
+        found.append(Finding("people_of_one_run", {"names": alone[:MAX_ROWS], "n": len(alone)}))
+    return found
 
 
 def _pooled(run: FamilyRun, limit: float) -> LimitResult:
@@ -138,7 +158,7 @@ def _pooled(run: FamilyRun, limit: float) -> LimitResult:
     def decides(estimate: Estimate) -> bool:
         return is_significant(estimate.value - limit / PER_UNIT, estimate.standard_error**2, estimate.freedom)
 
-    details = [Finding("pooled_fgb_allowed", {"moved": moved_share(limit / PER_UNIT)})]
+    details = [Finding("pooled_fgb_allowed", {"moved": moved_share(limit / PER_UNIT)}), *accepted_left_out(run)]
     if status == INCONCLUSIVE:
         details.append(Finding("to_decide", {"plan": _plan(run.folder, decides)}))
     measured = Finding("pooled_fgb", {"size": find_size(score), "score": score})
@@ -169,7 +189,7 @@ def _largest_difference(run: FamilyRun, limit: float) -> LimitResult:
     measured = Finding("difference_bounds", {"low": low, "high": high})
     effects = read_effects(run, EFFECTS)
     beyond = effects[100 * effects["at_least"] > limit].sort_values("at_least", ascending=False, kind="stable")
-    details = []
+    details = accepted_left_out(run)
     for row in table_rows(beyond.head(MAX_ROWS)):
         sizes = {"effect": row["shrunk"], "at_least": row["at_least"]}
         details.append(Finding("effect_beyond", {"unit": row["unit"], "style": row["name"], **sizes}))

@@ -40,6 +40,7 @@ from evenhand.evaluation.metrics.generation_bias.page_warnings import (
     answers_left_out,
     are_cut,
     comparison_cautions,
+    repeats_left_out,
     run_cautions,
 )
 from evenhand.evaluation.metrics.generation_bias.parts import Part
@@ -116,7 +117,7 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
         people=[person_finding(row, language) for row in named],
         explanations=[*limits, meaning(named, is_shown=is_shown, is_log=is_log(run))],
         cautions=cautions,
-        left_out=answers_left_out(run),
+        left_out=[*answers_left_out(run), *repeats_left_out(run)],
         notes=[*interval_notes(scores), *p_value_notes({"": headline}), *source_notes(run), *more_answers_notes(run)],
     )
     return facts, named

@@ -15,6 +15,7 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.accepted import accepted_left_out
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import answer_cautions
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
@@ -73,13 +74,19 @@ def answers_left_out(run: FamilyRun) -> list[Finding]:
     return [Finding("answers_left_out", {"n": sum(reasons.values()), "n_of": len(responses), "reasons": reasons})]
 
 
+def repeats_left_out(run: FamilyRun) -> list[Finding]:
+    """Return [that rows of a file which repeat others count once], or []."""
+    is_once = run.config.responses.name is not None and run.config.settings.repeated_rows == "once"
+    return [Finding("repeats_left_out")] if is_once else []
+
+
 def run_cautions(run: FamilyRun) -> list[Finding]:
     """Return what a reader of the report on one measuring run must know."""
     found = run_stops(run.folder)
     unclear = unclear_reason(headline_of(run.scores))
     if unclear:
         found.append(Finding("verdict_unclear", {"reason": unclear}))
-    found += [*demonstration(run), *_unread(run), *score_cautions(run.scores)]
+    found += [*accepted_left_out(run), *demonstration(run), *_unread(run), *score_cautions(run.scores)]
     found += [*infinite_values(run), *template_cautions(run), *cut_answers(run.table(RESPONSES))]
     return [*found, *answer_cautions(run), *names_of_groups(run.table(PROMPTS))]
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.facts import Finding
-from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
+from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, MAX_NAMED
 from evenhand.evaluation.metrics.generation_bias.decision import FELL, NOTHING_BEFORE, ROSE, UNCHANGED
 from evenhand.evaluation.metrics.generation_bias.engine.effects import DIFFERENCE_BOUND, EFFECT, SHOWN, SMALLEST
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
@@ -27,7 +27,6 @@ from evenhand.evaluation.tables import table_rows
 UNCLEAR = "unclear"
 NOT_SHOWN = "not shown"
 NO_VERDICT = "no interval"
-MAX_NAMED = 5  # accepted differences in a sentence
 MAX_FINDINGS = 2  # people in a verdict, besides the one with the largest difference in style, and other outcomes
 
 

@@ -111,6 +111,7 @@ RUN_CAUTIONS = [
     Finding("one_sided", {"text": "each cell has two responses"}),
     Finding("these_prompts", {"text": "they are of these prompts only"}),
     Finding("repeated_rows", {"share": 0.104}),
+    Finding("accepted_left_out", {"first": [{"name": "SYMPATHY", "unit": "ability", "signed": "A. Lead"}], "n": 3}),
     Finding("unfinished", {"share": 0.031}),
     Finding("no_label", {"n": 2, "n_of": 1200, "limit": 0.05}),
     Finding("too_long_for_classifier", {"share": 0.02}),
@@ -183,7 +184,10 @@ PAGES = {
             Finding("answer_count", {"n": 1, "n_people": 1}),
         ],
         cautions=RUN_CAUTIONS,
-        left_out=[Finding("answers_left_out", {"n": 15, "n_of": 96, "reasons": {"too long": 12, "no answer": 3}})],
+        left_out=[
+            Finding("answers_left_out", {"n": 15, "n_of": 96, "reasons": {"too long": 12, "no answer": 3}}),
+            Finding("repeats_left_out"),
+        ],
     ),
     "comparison": Facts(
         headline=None,

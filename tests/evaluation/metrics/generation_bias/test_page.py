@@ -7,6 +7,7 @@ import pytest
 
 from evenhand.evaluation.facts import Cost, Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.decision import (
     FELL,
     NOTHING_BEFORE,
@@ -292,3 +293,17 @@ def test_a_note_has_the_system_prompts_of_both_runs():
     (note,) = system_prompt_notes(*runs)
     assert note.values == {"prompts": ["Be kind.", None]}
     assert system_prompt_notes(runs[1]) == []
+
+
+def test_runs_side_by_side_have_the_columns_of_the_user():
+    """The column "granted" is an outcome of both runs; the scores of another family are not of this page."""
+    config = FamilyConfig(settings=Settings(outcomes=["granted"]))
+    runs = {}
+    for name, spread in (("old", 0.25), ("new", 0.5)):
+        scores = [score(POOLED, 0.002), score("granted_spread", spread), score("perplexity_of_others", 2.0)]
+        runs[name] = FamilyRun(Path("nowhere"), config, common_scores=scores)
+    (section,) = GenerationBias().side_by_side(runs)
+    (table,) = section.tables
+    place = table.columns.index("granted: spread between people") - 1
+    assert [row.cells[place].text for row in table.rows] == ["0.25", "0.50"]
+    assert len(table.columns) == 3
