@@ -103,13 +103,19 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
     language = request_language(run)
     style, style_effects = _style(run, headline, language)
     named = shown_findings(outcome_effects, style_effects)
-    is_shown = bias_verdict(headline) == SHOWN
+    verdict = run_verdict(scores, named, outcome_effects, style, language)
+    explanation = meaning(
+        named,
+        is_shown=bias_verdict(headline) == SHOWN,
+        differs_otherwise=bool(verdict.values["outcomes"]),
+        is_log=is_log(run),
+    )
     facts = Facts(
         headline=headline,
         size=size_finding(headline),
-        verdict=run_verdict(scores, named, outcome_effects, style, language),
+        verdict=verdict,
         people=[person_finding(row, language) for row in named],
-        explanations=[meaning(named, is_shown=is_shown, is_log=is_log(run))],
+        explanations=[explanation],
         cautions=run_cautions(run),
         left_out=[*answers_left_out(run), *repeats_left_out(run)],
         notes=[*interval_notes(scores), *p_value_notes({"": headline}), *source_notes(run), *more_answers_notes(run)],
