@@ -17,12 +17,14 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
+from evenhand.evaluation.metrics.generation_bias.compared_runs import on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.limits import (
     _grown_effects,
     findings_alone,
+    not_compared,
     people_without_answers,
     smallest_showable_rise,
 )
@@ -101,6 +103,19 @@ def test_what_a_broken_check_names_and_what_would_decide_an_open_one(runs):
     (result,) = check_findings(CheckSettings(run=runs["baseline"], max_pooled_fgb=240))
     plan = result.details[-1].values["plan"]
     assert plan.kind == "deciding_design" and plan.values["n"] > plan.values["n_now"] == 160
+
+
+def test_whom_one_run_alone_asks_about_is_named(runs, tmp_path):
+    """The new run has no prompt about "b": half of the prompts are compared, and "b" with nobody."""
+    folder = shutil.copytree(runs["baseline"], tmp_path / "run")
+    prompts = read_table(folder / "prompts.parquet")
+    write_table(folder / "prompts.parquet", prompts[prompts["descriptor"] == "a"])
+    before, after, is_common = on_common_prompts(FamilyRun(runs["baseline"]), FamilyRun(folder))
+    assert not_compared(before, after, is_common) == [
+        Finding("few_common_prompts", {"n": 80, "n_of": 160}),
+        Finding("people_of_one_run", {"names": ["b"], "n": 1}),
+    ]
+    assert not_compared(before, before, np.ones(160, dtype=bool)) == []
 
 
 def test_who_is_beyond_the_largest_difference_is_named_in_the_order_of_what_is_certain(runs, tmp_path):

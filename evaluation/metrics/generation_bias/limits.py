@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evenhand.evaluation import columns
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
@@ -127,8 +129,25 @@ def findings_against(
     about_stops = [*early_stops("baseline", before.folder), *early_stops("run", after.folder)]
     if about_stops:
         about_stops.append(Finding("intervals_after_looks", {"of": "check"}))
-    findings[0] = replace(findings[0], details=[*findings[0].details, *accepted_left_out(after), *about_stops])
+    about_rows = [*not_compared(before, after, is_common), *accepted_left_out(after)]
+    findings[0] = replace(findings[0], details=[*findings[0].details, *about_rows, *about_stops])
     return findings
+
+
+def not_compared(before: FamilyRun, after: FamilyRun, is_common: np.ndarray) -> list[Finding]:
+    """Return how many prompts both runs have, and whom one of them alone asks about; [] if they have the same.
+
+    Args:
+        is_common: whether each prompt of either run is in both, (n,) bool.
+    """
+    if is_common.all():
+        return []
+    found = [Finding("few_common_prompts", {"n": int(is_common.sum()), "n_of": len(is_common)})]
+    people = [set(replace(run, only=None).table(PROMPTS)[columns.DESCRIPTOR].astype(str)) for run in (before, after)]
+    alone = sorted(people[0] ^ people[1])
+    if alone:
+        found.append(Finding("people_of_one_run", {"names": alone[:MAX_ROWS], "n": len(alone)}))
+    return found
 
 
 def _pooled(run: FamilyRun, limit: float) -> LimitResult:

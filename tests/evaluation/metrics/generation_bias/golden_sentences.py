@@ -97,6 +97,7 @@ CHECK = [
     Finding("outcomes_compared"),
     Finding("outcomes_allowed", {"negligible": 0.5}),
     Finding("grown_outcome", {"change": REFUSED, "p": 0.0004}),
+    Finding("people_of_one_run", {"names": ["deaf", "old"], "n": 3}),
     Finding("spread_limit", {"score": score("refusal_spread", 0.04, (0.02, 0.06)), "limit": 3.0}),
     Finding("measured_score", {"score": score("refusal_spread", 0.04, (0.02, 0.06))}),
     Finding("difference_limit", {"limit": 20.0}),
