@@ -106,16 +106,22 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
     language = request_language(run)
     style, style_effects = _style(run, headline, language)
     named = shown_findings(outcome_effects, style_effects)
-    is_shown = bias_verdict(headline) == SHOWN
     cautions = run_cautions(run)
+    verdict = run_verdict(scores, named, outcome_effects, style, language, are_cut=are_cut(cautions))
+    explanation = meaning(
+        named,
+        is_shown=bias_verdict(headline) == SHOWN,
+        differs_otherwise=bool(verdict.values["outcomes"]),
+        is_log=is_log(run),
+    )
     bound = difference_limit(scores)
     limits = [] if bound is None else [Finding("limit_of_style", {"bound": bound})]
     facts = Facts(
         headline=headline,
         size=size_finding(headline),
-        verdict=run_verdict(scores, named, outcome_effects, style, language, are_cut=are_cut(cautions)),
+        verdict=verdict,
         people=[person_finding(row, language) for row in named],
-        explanations=[*limits, meaning(named, is_shown=is_shown, is_log=is_log(run))],
+        explanations=[*limits, explanation],
         cautions=cautions,
         left_out=[*answers_left_out(run), *repeats_left_out(run)],
         notes=[*interval_notes(scores), *p_value_notes({"": headline}), *source_notes(run), *more_answers_notes(run)],
