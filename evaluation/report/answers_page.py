@@ -14,7 +14,7 @@ from evenhand.evaluation.report.numbers import sanitize
 
 MAX_BYTES = 5_800_000  # of all answers; style sheet and script fit into the rest of 6 MB
 MAX_LENGTH = 2000  # characters of a text
-MIN_PEOPLE = 8  # so many people fit, however many answers each of them has
+MIN_PEOPLE = 8  # so many named people fit, or so many if nobody is named, however many answers each of them has
 MAX_LEFT_OUT = 500  # names of people who are left out
 
 
@@ -48,7 +48,7 @@ def answers_html(
     """Return the HTML of a page with all answers of a run, or of two runs to the same prompts, by person.
 
     If they do not all fit into MAX_BYTES, whole people are left out, and of a person with very many answers a random
-    part is shown; the page says of whom.
+    part is shown; the page says of whom. The people who come first share the page before the others get a part.
 
     Args:
         title: the title of the page.
@@ -65,11 +65,13 @@ def answers_html(
     listed = sorted(rows)
     keys = [listed[place] for place in random.permutation(len(rows))]
     keys.sort(key=lambda key: rank.get(key[0], len(rank)))  # stable: the others stay in random order
-    limit = MAX_BYTES // min(len(keys), MIN_PEOPLE) if keys else 0
+    n_named = sum(key[0] in rank for key in keys)
     texts = prompts[columns.TEXT].to_numpy()
     people: dict[tuple[str, str], Person] = {}
     size = 0
     for key in keys:
+        n_alike = n_named if key[0] in rank else len(keys)
+        limit = MAX_BYTES // min(n_alike, MIN_PEOPLE)
         items = _items(random.permutation(rows[key]).tolist(), texts, sides, limit)
         size += sum(len(item.encode()) for item in items)
         if size > MAX_BYTES:

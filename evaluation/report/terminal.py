@@ -39,7 +39,7 @@ def print_page(page: Page, console: Console | None = None) -> None:
     line(page.title, "bold", 0)
     line(f"{page.subtitle} · {page.date}"[:300], "dim", 0)
     line(page.verdict, "bold")
-    line(f"{page.headline_value}  {page.headline_caption}")
+    line(f"{page.headline_value}  {page.headline_caption}".strip())
     for explanation in page.explanations:
         line(explanation)
     for warning in page.warnings:

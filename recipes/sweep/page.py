@@ -110,7 +110,7 @@ def page(sweep: Sweep) -> Page:
     return Page(
         title=sweep.title,
         subtitle=display_name(sweep.base_model) + (f" · {len(sweep.points)} tuned models" if len(rows) > 1 else ""),
-        headline_value=percent(_relative_change(best), 0, True),
+        headline_value="" if _may_be_chance(best) else percent(_relative_change(best), 0, True),
         headline_caption=f"{_caption(best, len(rows))}; decoding: {decodings}",
         verdict=_verdict(rows, best, sweep),
         steps=steps,
@@ -142,13 +142,19 @@ def _relative_change(best: SettingRow) -> float:
     return remaining - 1
 
 
+def _may_be_chance(best: SettingRow) -> bool:
+    """Return whether a reduction has a value, but no interval, or one that contains 0; then nothing is at the top."""
+    is_shown = best["reduction_low"] > 0 or best["reduction_high"] < 0
+    return math.isfinite(best["reduction"]) and not is_shown
+
+
 def _caption(best: SettingRow, n_settings: int) -> str:
     """Return what the headline is: the largest reduction of the difference in style, and of its square."""
     if not math.isfinite(best["reduction"]):
         return note("no_headline")
-    is_shown = best["reduction_low"] > 0 or best["reduction_high"] < 0
-    squared = percent(-best["reduction"], 0, True)
-    return note("headline", label=best["label"], n_settings=n_settings, is_shown=is_shown, squared=squared)
+    changes = {"change": _relative_change(best), "squared": -best["reduction"]}
+    kind = "headline_by_chance" if _may_be_chance(best) else "headline"
+    return note(kind, label=best["label"], n_settings=n_settings, **changes)
 
 
 def _verdict(rows: Sequence[SettingRow], best: SettingRow, sweep: Sweep) -> str:

@@ -34,9 +34,12 @@ def check_inputs(arguments):
     return settings, read_inputs(family_configs(settings))
 
 
-def steps_of(folder, model, template="chatml"):
+def steps_of(folder, model, template="chatml", cues=()):
     """Return the next steps of a run in which people are shown to differ."""
-    settings = MeasureSettings(model=model, generation_bias=generation_bias(), output_dir=folder, report_to="none")
+    prompts = PromptSettings(cues=cues)
+    settings = MeasureSettings(
+        model=model, prompts=prompts, generation_bias=generation_bias(), output_dir=folder, report_to="none"
+    )
     signature = {"format": {"template": template}}
     scores = [BiasScore("fgb", 0.1, 0.0, (0, 2), 9, signature=signature)]
     run = FamilyRun(folder, family_config(settings, GENERATION_BIAS), common_scores=scores)
@@ -56,6 +59,8 @@ def test_a_loaded_model_is_tuned_and_a_dialogue_model_gets_no_conversations(here
     assert parse(found["loop"]).base_run == Path("runs/m")
     chat = commands(steps_of(measured, ModelSettings(name=MODEL.name, system_prompt="Be kind; it's late.")))
     assert chat.keys() == {"loop", "measure", "check"}
+    everyday = commands(steps_of(measured, MODEL, cues=["profile"]))
+    assert everyday.keys() == {"loop", "check"}  # it has measured everyday requests already
     settings, _ = check_inputs(chat["measure"])
     assert settings.model.name == MODEL.name and settings.model.system_prompt == "Be kind; it's late."
 

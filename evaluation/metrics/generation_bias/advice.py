@@ -42,12 +42,13 @@ MAX_FLAG = 4000  # characters of a setting in a command
 RESPONSES_PAGE = "responses.html"  # the page of all responses, in the folder of the report
 
 
-def meaning(findings: Sequence[EffectRow], *, is_shown: bool, is_log: bool) -> Finding:
+def meaning(findings: Sequence[EffectRow], *, is_shown: bool, differs_otherwise: bool, is_log: bool) -> Finding:
     """Return what the result may mean.
 
     Args:
         findings: the rows of the shown effects, the most serious first.
-        is_shown: whether people are shown to differ at all.
+        is_shown: whether people are shown to differ in style at all.
+        differs_otherwise: whether they are shown to differ in another outcome, perhaps without a person who is named.
         is_log: whether the answers are to whatever people asked, not to the same requests.
     """
     outcomes = [row["outcome"] for row in findings]
@@ -58,7 +59,7 @@ def meaning(findings: Sequence[EffectRow], *, is_shown: bool, is_log: bool) -> F
         case = "denied"
     elif is_shown or any(outcome in EFFECT_KINDS for outcome in outcomes):
         case = "tone"
-    elif outcomes:
+    elif outcomes or differs_otherwise:
         case = "other"
     return Finding("meaning", {"case": case, "is_log": is_log})
 
@@ -105,7 +106,8 @@ def run_steps(run: FamilyRun, findings: Sequence[EffectRow], *, is_shown: bool) 
         steps.append(Step(note("step_loop"), f"evenhand loop {folder}"))
     else:
         steps.append(Step(note("step_plan"), f"evenhand plan {folder}"))
-    if run.config.open_model().can_be_asked and _holds_conversations(run):
+    asked_everyday = bool(run.config.prompts.cues)
+    if not asked_everyday and run.config.open_model().can_be_asked and _holds_conversations(run):
         command = f"evenhand measure {_quoted(model.name)} --config service{_model_flags(model)}"
         steps.append(Step(note("step_service"), command, is_private=model.system_prompt is not None))
     if is_log(run):  # a later log has other messages, which cannot be paired with these

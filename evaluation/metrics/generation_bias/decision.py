@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -114,12 +114,12 @@ def decision(
     elif high > max_size / 100:
         still_open.append(Finding("perhaps_too_large", {"max_size": max_size}))
     measured = [cost for cost in costs if cost.score is not None]
-    too_large = [cost.label for cost in measured if cost.least == "large"]
-    perhaps_too_large = [cost.label for cost in measured if cost.least != "large" and cost.most == "large"]
+    too_large = [cost.score for cost in measured if cost.least == "large"]
+    perhaps_too_large = [cost.score for cost in measured if cost.least != "large" and cost.most == "large"]
     if too_large:
-        against.append(Finding("costs_too_large", {"labels": too_large}))
+        against.append(Finding("costs_too_large", _changed_numbers(too_large, max_cost)))
     if perhaps_too_large:
-        still_open.append(Finding("costs_perhaps_too_large", {"labels": perhaps_too_large}))
+        still_open.append(Finding("costs_perhaps_too_large", _changed_numbers(perhaps_too_large, max_cost)))
     if len(measured) < len(costs):
         still_open.append(Finding("costs_unknown"))
     advice = SHIP
@@ -129,3 +129,10 @@ def decision(
         advice = MEASURE_MORE
     reasons = {"against": against, "open": still_open}
     return Finding("decision", {"advice": advice, **reasons, "max_size": max_size, "max_cost": max_cost})
+
+
+def _changed_numbers(costs: Sequence[BiasScore], max_cost: float) -> dict[str, Any]:
+    """Return the names of the numbers that fell, and of those that rose, by more than the largest cost, in %."""
+    fallen = [find_format(score.metric).label for score in costs if score.kind != Kind.RISE]
+    risen = [find_format(score.metric).label for score in costs if score.kind == Kind.RISE]
+    return {"fallen": fallen, "risen": risen, "max_cost": max_cost}

@@ -52,12 +52,12 @@ def size_finding(score: BiasScore) -> Finding:
     return Finding("size", {"size": find_size(score)})
 
 
-def size_change(before: BiasScore, after: BiasScore, reduction: BiasScore | None) -> Finding:
+def size_change(before: BiasScore, after: BiasScore, reduction: BiasScore | None, *, is_shown: bool) -> Finding:
     """Return how the size of a bias changed, as a finding of the kind "size_change".
 
-    Its values are the sizes `before` and `after`, and the relative `change` of the moved answers with its `interval`,
-    the end nearer to 0 first; both are None if the reduction has no interval. Where the part 1 − r of pooled FGB*
-    remains, the part √(1 − r) of these answers does.
+    Its values are the sizes `before` and `after`, whether a change `is_shown`, and the relative `change` of the moved
+    answers with its `interval`, the end nearer to 0 first; both are None if the reduction has no interval. Where the
+    part 1 − r of pooled FGB* remains, the part √(1 − r) of these answers does.
     """
     change = None
     ends = None
@@ -68,13 +68,13 @@ def size_change(before: BiasScore, after: BiasScore, reduction: BiasScore | None
         if ends[1] < 0:
             ends.reverse()  # "−72 to −90 %"
     sides = {"before": find_size(before), "after": find_size(after)}
-    return Finding("size_change", {**sides, "change": change, "interval": ends})
+    return Finding("size_change", {**sides, "is_shown": is_shown, "change": change, "interval": ends})
 
 
 def headline_value(size: Finding | None) -> str:
     """Return the number at the top: "3.7 of 100", "−48 %", or "2.9 → 16.2 of 100" for a change without a percentage.
 
-    A dash stands for an undefined number.
+    A change that is not shown has none, "". A dash stands for an undefined number.
     """
     if size is None:
         return NO_NUMBER

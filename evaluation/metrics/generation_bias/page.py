@@ -18,7 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.advice import (
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
-from evenhand.evaluation.metrics.generation_bias.decision import decision, found_costs
+from evenhand.evaluation.metrics.generation_bias.decision import FELL, ROSE, decision, found_costs
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
@@ -35,8 +35,10 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     style_finding,
 )
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
+from evenhand.evaluation.metrics.generation_bias.measures import misread_in_cut_answers
 from evenhand.evaluation.metrics.generation_bias.page_warnings import (
     answers_left_out,
+    are_cut,
     comparison_cautions,
     repeats_left_out,
     run_cautions,
@@ -57,6 +59,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     bias_verdict,
     comparison_explanations,
     comparison_verdict,
+    difference_limit,
     run_verdict,
 )
 from evenhand.evaluation.metrics.generation_bias.words import FILES, caution_text, note, words
@@ -103,14 +106,23 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
     language = request_language(run)
     style, style_effects = _style(run, headline, language)
     named = shown_findings(outcome_effects, style_effects)
-    is_shown = bias_verdict(headline) == SHOWN
+    cautions = run_cautions(run)
+    verdict = run_verdict(scores, named, outcome_effects, style, language, are_cut=are_cut(cautions))
+    explanation = meaning(
+        named,
+        is_shown=bias_verdict(headline) == SHOWN,
+        differs_otherwise=bool(verdict.values["outcomes"]),
+        is_log=is_log(run),
+    )
+    bound = difference_limit(scores)
+    limits = [] if bound is None else [Finding("limit_of_style", {"bound": bound})]
     facts = Facts(
         headline=headline,
         size=size_finding(headline),
-        verdict=run_verdict(scores, named, outcome_effects, style, language),
+        verdict=verdict,
         people=[person_finding(row, language) for row in named],
-        explanations=[meaning(named, is_shown=is_shown, is_log=is_log(run))],
-        cautions=run_cautions(run),
+        explanations=[*limits, explanation],
+        cautions=cautions,
         left_out=[*answers_left_out(run), *repeats_left_out(run)],
         notes=[*interval_notes(scores), *p_value_notes({"": headline}), *source_notes(run), *more_answers_notes(run)],
     )
@@ -146,7 +158,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     scores = run.scores
     facts, named = _run_findings(run)
     headline = headline_of(scores)
-    advice = Finding("run_advice", facts.explanations[0].values)  # by what the result may mean
+    advice = Finding("run_advice", facts.explanations[-1].values)  # by what the result may mean
     measured = read_answers(run.folder)
     example_of = examples_of_run(run, measured, is_in_request_language=run.has(REQUESTED_EFFECTS))
     sections = [people_section(facts.people, list(map(example_of, named)), _summaries(run)), decide_section()]
@@ -192,8 +204,9 @@ def _change_findings(
         "after": headline_of(after.scores),
         "change": find_headline(changes.scores, Kind.REDUCTION),
     }
-    size = size_change(tested["before"], tested["after"], tested["change"])
     verdict = comparison_verdict(scores)
+    direction = verdict.values.get("direction", "")
+    size = size_change(tested["before"], tested["after"], tested["change"], is_shown=direction in (ROSE, FELL))
     named = people_changes(before, after, changes)
     people = [found for found, _ in named]
     costs = found_costs(changes.scores, limits.max_cost)
@@ -207,7 +220,7 @@ def _change_findings(
         costs=costs,
         notes=[*interval_notes(before.scores), *p_value_notes(tested), *source_notes(before, after)],
         decision=decision(
-            direction=verdict.values.get("direction", ""),
+            direction=direction,
             left=size.values["after"].interval,
             costs=costs,
             serious_rises=list(filter(is_serious_rise, people)),
@@ -236,6 +249,9 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         sections += part.change_sections(before, after, changes)
     sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
     assert facts.decision  # a comparison always advises
+    first = facts.people
+    if are_cut(facts.cautions):
+        first = [found for found in first if not misread_in_cut_answers(found.values["outcome"].name)]
     advice = Finding("advice", facts.decision.values)
     costs = Finding("costs", {"costs": facts.costs, "max_cost": facts.decision.values["max_cost"]})
     return Page(
@@ -243,7 +259,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         subtitle=before_after(before.config.model.name, after.config.model.name),
         headline_value=headline_value(facts.size),
         headline_caption=_caption(facts, before.config),
-        verdict=" ".join(words(found) for found in [advice, *facts.people[:1], facts.verdict]),
+        verdict=" ".join(words(found) for found in [advice, *first[:1], facts.verdict]),
         explanations=[words(found) for found in (facts.decision, costs, *facts.explanations)],
         steps=comparison_steps(
             before.folder, after.folder, facts.decision.values["open"], has_costs=_limits(changes).relevance

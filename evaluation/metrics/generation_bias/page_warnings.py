@@ -166,6 +166,11 @@ def cut_answers(*responses: pd.DataFrame) -> list[Finding]:
     return [Finding("cut_answers", {"shares": shares})] if max(shares) > MANY_CUT else []
 
 
+def are_cut(cautions: Sequence[Finding]) -> bool:
+    """Return whether the cautions of a page say that most answers were cut."""
+    return any(found.kind == "cut_answers" for found in cautions)
+
+
 def score_cautions(scores: Sequence[BiasScore]) -> list[Finding]:
     """Return the cautions that the scores of one run give."""
     found = []

@@ -14,7 +14,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import DIFFERENC
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.findings import person_finding
 from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant, unclear_reason
-from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
+from evenhand.evaluation.metrics.generation_bias.measures import misread_in_cut_answers, serious_measures
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import person_dependent
@@ -50,8 +50,10 @@ def run_verdict(
     outcome_effects: pd.DataFrame,
     style: Finding,
     language: str | None,
+    *,
+    are_cut: bool = False,
 ) -> Finding:
-    """Return the verdict on one run: who gets other answers, what else depends on the person, styles, and the limit.
+    """Return the verdict on one run: who gets other answers, what else depends on the person, and styles.
 
     Args:
         scores: the scores of the run.
@@ -59,16 +61,18 @@ def run_verdict(
         outcome_effects: the effects on outcomes, the largest first.
         style: the finding on styles.
         language: the language of the requests.
+        are_cut: whether most answers were cut: nothing is said of measures of whole answers, such as the length.
     """
     serious = [row for row in named if row["outcome"] in serious_measures()][:MAX_FINDINGS]
     names = person_dependent(scores, outcome_effects, without={row["outcome"] for row in serious})
+    if are_cut:
+        names = [name for name in names if not misread_in_cut_answers(name)]
     shown = [*named, *table_rows(outcome_effects[outcome_effects["certainty"] == SHOWN])]
     values = {
         "serious": [person_finding(row, language) for row in serious],
         "style": style,
         "outcomes": [_outcome_finding(name, scores, shown, language) for name in names[:MAX_FINDINGS]],
         "further": names[MAX_FINDINGS:],
-        "bound": difference_limit(scores),
     }
     return Finding("run_verdict", values)
 

@@ -66,6 +66,14 @@ def test_of_a_person_with_too_many_answers_a_random_part_is_shown_and_counted(mo
     assert f"{len(numbers)} of 1,000 answers, drawn at random" in source
 
 
+def test_all_answers_to_a_named_person_are_there_before_others_have_any(monkeypatch):
+    monkeypatch.setattr(answers_page, "MAX_BYTES", 20_000)
+    people = [f"p{n}" for n in range(8) for _ in range(30)]
+    texts = ["long " * 20] * 240  # an answer takes 300 to 400 bytes, and an eighth of the page is 2,500
+    shown = people_of(page(texts, people, first=["p7"]))
+    assert len(shown.pop("p7")) == 30 and 0 < max(map(len, shown.values())) < 30
+
+
 @pytest.mark.parametrize("place", ["answer", "person", "label"])
 def test_hostile_texts_stay_in_their_element(place):
     strings = [text for text in HOSTILE if "\ud800" not in text]  # pandas' own strings cannot hold a lone surrogate

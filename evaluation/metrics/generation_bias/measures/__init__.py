@@ -112,6 +112,8 @@ class Measure:
         noun: the label of the mean in these tables; "": the name of the measure.
         kept_ideal: the ideal of the mean after / before in “What it cost”; None if it has none.
         is_logarithm: whether the cost is e to the power of the mean, such as a perplexity; its change is relative.
+        is_of_whole_answer: whether a cut answer has another value than the whole one, as of length, so that the verdict
+            does not name it if most answers were cut.
         reads_decisions: whether `values` depends on the settings by which a decision is read from an answer.
     """
 
@@ -132,6 +134,7 @@ class Measure:
     noun: str = ""
     kept_ideal: float | None = 1.0
     is_logarithm: bool = False
+    is_of_whole_answer: bool = False
     reads_decisions: bool = False
 
     def __post_init__(self) -> None:
@@ -175,6 +178,12 @@ def find_measure(name: str) -> Measure | None:
     if not isinstance(found, Measure) or found.name != name:
         raise InputError(FIELD, f"{module.__file__} must define MEASURE = Measure({name!r}, function, kind, …).")
     return found
+
+
+def misread_in_cut_answers(name: str) -> bool:
+    """Return whether an outcome is a measure of whole answers, such as the length, of which a cut answer is a part."""
+    measure = find_measure(name)
+    return measure is not None and measure.is_of_whole_answer
 
 
 @cache

@@ -22,4 +22,5 @@ MEASURE = Measure(
     column="words",
     cost="mean_length",
     noun="mean length of a response",
+    is_of_whole_answer=True,
 )

@@ -34,4 +34,5 @@ MEASURE = Measure(
     "Mean automated readability index; it may be negative.",
     unit="school grades",
     column="grade",
+    is_of_whole_answer=True,
 )

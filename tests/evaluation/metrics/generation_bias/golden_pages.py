@@ -56,10 +56,10 @@ def style(overall="shown", largest=None, mixes=(), in_language=False, language=N
     return Finding("style", {**counts, **of_whom})
 
 
-def run_verdict(serious=(), of_style=None, outcomes=(), further=(), bound=0.28):
+def run_verdict(serious=(), of_style=None, outcomes=(), further=()):
     """Return the verdict on a run; `outcomes` are findings, `further` are names."""
     of_outcomes = {"outcomes": list(outcomes), "further": list(further)}
-    values = {"serious": list(serious), "style": of_style or style(), **of_outcomes, "bound": bound}
+    values = {"serious": list(serious), "style": of_style or style(), **of_outcomes}
     return Finding("run_verdict", values)
 
 
@@ -170,6 +170,7 @@ PAGES = {
             person("My name is Ana.", TONE, form="text", mean=0.7, average=0.5),
         ],
         explanations=[
+            Finding("limit_of_style", {"bound": 0.28}),
             SPREADS[2],
             Finding("run_advice", {"case": "language", "is_log": False}),
             Finding("meaning", {"case": "language", "is_log": False}),
@@ -194,6 +195,7 @@ PAGES = {
             score(POOLED, 0.0026, (0.001, 0.004)),
             score(POOLED, 0.0007, (-0.0001, 0.002)),
             score(f"{POOLED}_reduction", 0.73, (0.5, 0.95)),
+            is_shown=True,
         ),
         verdict=change_verdict("fell", n_singles=2, remains="not shown"),
         people=[
@@ -208,7 +210,10 @@ PAGES = {
                 score(POOLED, 0.0026, (0.001, 0.004)),
                 score(POOLED, 0.0018, (-0.0001, 0.003)),
                 score(f"{POOLED}_reduction", 0.31, (-0.2, 0.95)),
+                is_shown=False,
             ),
+            size_change(score(POOLED, 0.0001, (0, 0.001)), score(POOLED, 0.0018, (0.001, 0.003)), None, is_shown=True),
+            size_change(score(POOLED, 0.0001, (0, 0.001)), score(POOLED, 0.0001, (0, 0.001)), None, is_shown=False),
             Finding("limits_before_after", {"before": 0.28, "after": 0.15}),
             Finding(
                 "accepted_changes",

@@ -54,7 +54,11 @@ SECTIONS = [
     Finding("nobody_before_after"),
     Finding("no_change_verdict", {"side": "before", "reason": None}),
     Finding("no_change_verdict", {"side": "after", "reason": "few answers"}),
-    Finding("costs_perhaps_too_large", {"labels": ["relevance kept", "response to the person kept"]}),
+    Finding(
+        "costs_perhaps_too_large",
+        {"fallen": ["relevance", "response to the person"], "risen": ["perplexity of the responses"], "max_cost": 10},
+    ),
+    Finding("costs_too_large", {"fallen": [], "risen": ["perplexity of the responses"], "max_cost": 2.5}),
 ]
 SMALL = {"pooled_fgb": 0.0026, "moved": 0.036}
 LARGE = {"pooled_fgb": 0.0162, "moved": 0.09}

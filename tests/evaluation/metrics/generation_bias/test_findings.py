@@ -215,6 +215,13 @@ def test_a_verdict_says_who_differs_in_an_outcome_or_how_far_people_are_apart():
     assert length.values["largest"].values["who"].name == "short"
 
 
+def test_the_length_of_cut_answers_is_in_no_verdict():
+    spreads = [score(f"{name}_spread", 0.04, p_value=0.01) for name in ("length", "refusal", "readability", "fluency")]
+    effects = table(outcome("tall", "refusal", "inconclusive"))
+    found = run_verdict(spreads, [], effects, Finding("style"), None, are_cut=True).values
+    assert [each.values["spread"] for each in found["outcomes"]] == [spreads[1], spreads[3]] and found["further"] == []
+
+
 WARM = [0.1, 0.9, 0.9, 0.8, 0.2, 0.3, 0.7, np.nan]
 RESPONSES = ["a", "same", "same", "b", "c", "d", "e", ""]
 DESCRIPTORS = ["deaf", "deaf", "deaf", "deaf", "tall", "tall", "short", "short"]

@@ -88,7 +88,9 @@ def test_verdict_of_a_comparison(scores, change, sizes):
     is_unshown = runs[0][0].interval[0] <= 0
     assert found["direction"] == (NOTHING_BEFORE if is_unshown and change != ROSE else change)
     assert (found["no_percentage"] is not None) == (UNDEFINED in scores)
-    found_sizes = size_change(runs[0][0], runs[1][0], find_headline(runs[2], Kind.REDUCTION)).values
+    found_sizes = size_change(
+        runs[0][0], runs[1][0], find_headline(runs[2], Kind.REDUCTION), is_shown=change != UNCHANGED
+    ).values
     assert [f"{100 * found_sizes[side].moved:.1f}" for side in ("before", "after")] == sizes
 
 
@@ -99,14 +101,19 @@ def test_a_bias_that_is_not_shown_before_cannot_be_removed():
 
 
 def test_the_headline_of_a_change_is_one_number():
-    """Where 19 % of the variance is left, so is √0.19 of the difference; without a percentage, it is the two sizes."""
+    """Where 19 % of the variance is left, so is √0.19 of the difference; without a percentage, it is the two sizes.
+
+    Where the change is not shown, nothing is at the top.
+    """
     before = score(POOLED, 0.0098, (0.009, 0.0105))
     after = score(POOLED, 0.0018, (0.001, 0.002))
-    change = size_change(before, after, score(f"{POOLED}_reduction", 0.81, (0.75, 0.84)))
+    change = size_change(before, after, score(f"{POOLED}_reduction", 0.81, (0.75, 0.84)), is_shown=True)
     assert headline_value(change) == "−56 %"
     assert change.values["interval"] == pytest.approx([-0.5, -0.6])
-    assert headline_value(size_change(before, after, None)) == "7.0 → 3.0 of 100"
-    rise = size_change(after, before, score(f"{POOLED}_reduction", -3.0, (-5.25, -1.25)))
+    assert headline_value(size_change(before, after, None, is_shown=True)) == "7.0 → 3.0 of 100"
+    by_chance = score(f"{POOLED}_reduction", 0.81, (-1.25, 0.84))
+    assert headline_value(size_change(before, after, by_chance, is_shown=False)) == ""
+    rise = size_change(after, before, score(f"{POOLED}_reduction", -3.0, (-5.25, -1.25)), is_shown=True)
     assert headline_value(rise) == "+100 %" and rise.values["interval"] == pytest.approx([0.5, 1.5])
 
 
@@ -246,6 +253,13 @@ def test_a_comparison_advises_by_the_limits(direction, interval, costs, serious_
     assert found["advice"] == advice
     shown = found["against"] if advice == "do not ship" else found["open"]
     assert [reason.kind for reason in shown] == reasons
+
+
+def test_the_reason_against_names_what_fell_and_what_rose():
+    rise = Cost("d", score("response_perplexity_rise", 0.2), least="large", most="large")
+    (reason,) = decision(FELL, (0.01, 0.05), [LARGE, rise], [], max_size=5, max_cost=10).values["against"]
+    names = {"fallen": ["relevance"], "risen": ["perplexity of the responses"], "max_cost": 10}
+    assert reason == Finding("costs_too_large", names)
 
 
 def test_wider_limits_let_a_model_ship():

@@ -151,8 +151,10 @@ def test_a_comparison_says_what_both_levels_and_the_change_say(before, after, na
     if before == "somebody":
         interval = {"fell": (0.1, 0.9), "unchanged": (-0.1, 0.6), "rose": (-0.9, -0.1)}[name]
         reductions.append(score(f"{POOLED}_reduction", -difference.value / old.value, interval))
-    verdict = words(comparison_verdict([[old], [new], [difference, *reductions]]))
-    size = size_change(old, new, reductions[0] if reductions else None)
+    found = comparison_verdict([[old], [new], [difference, *reductions]])
+    is_shown = found.values.get("direction") in ("rose", "fell")
+    verdict = words(found)
+    size = size_change(old, new, reductions[0] if reductions else None, is_shown=is_shown)
     assert is_well_formed(verdict) and is_well_formed(words(size)), (verdict, words(size))
     if "undefined" in (before, after):
         assert REASON in verdict and "less" not in verdict and "more" not in verdict, verdict
@@ -162,6 +164,7 @@ def test_a_comparison_says_what_both_levels_and_the_change_say(before, after, na
     assert ("more between" in verdict) == (name == "rose"), verdict
     assert ("none can be removed" in verdict) == nothing_to_remove, verdict
     assert ("%" in headline_value(size)) == (before == "somebody" and name != "unchanged")
+    assert (headline_value(size) == "") == (not is_shown) == ("not shown to change" in words(size))
     # One number for a change: the verdict has none.
     assert not re.search(r"\d", verdict), verdict
 
