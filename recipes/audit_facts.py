@@ -44,6 +44,7 @@ CLAUSES = Path(__file__).parents[1] / "evaluation" / "data" / "files" / "clauses
 SHIPPED_PROMPTS = ("paper", "more", "v1.0", "v1.1")
 TESTED_BY_METRICS = ("refusal", "other_language", "relevance", "offensive_share", "answer_accuracy")
 TESTED_BY_NO_RUN = ("other_people", "other_settings", "harm", "use_over_time")
+PERIOD = ("since_day", "before_day")  # settings of `responses`
 NOT_HANDED_OVER = (".lock", ".evenhand")
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -128,7 +129,11 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
     if (folder / f"{ACCEPTED}.parquet").exists():
         accepted = read_table(folder / f"{ACCEPTED}.parquet").drop(columns="styles")
         facts["accepted_in_run"] = accepted.to_dict("records")
-    if record["settings"].get("responses") and record["settings"][GENERATION_BIAS].get("repeated_rows") == "once":
+    file = record["settings"].get("responses") or {}
+    period = {name: file.get(name) for name in PERIOD}
+    if any(period.values()):
+        facts["period"] = period
+    if file and record["settings"][GENERATION_BIAS].get("repeated_rows") == "once":
         facts["repeated_rows"] = "once"
     return plain(facts)
 

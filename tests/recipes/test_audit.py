@@ -195,10 +195,12 @@ def test_what_the_measurement_accepted_or_counted_once_is_said(run, tmp_path):
     pd.DataFrame([{**accepted, "styles": ["joy"]}]).to_parquet(folder / "accepted.parquet")
     _, record = read_run(folder, "measure", "run")
     record["settings"]["generation_bias"]["repeated_rows"] = "once"
+    record["settings"]["responses"] |= {"since_day": "2026-02-01"}
     facts = audit_facts(folder, record, read_criteria(run.parent / "limits.yaml"))
     assert facts["accepted_in_run"] == [accepted]
     written = {"when": "2026-12-01", "by": None, "host": None}
     page = audit_html({**facts, "written": written}, sha256="")
+    assert "answers from a file of the days from 2026-02-01: 4 kinds of people" in page
     assert "joy in answers to “ability” (Asked. Signed: A. L.)" in page
     assert "No answer is left out" not in page and "a message and its answer are counted once" in page
 

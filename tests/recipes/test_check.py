@@ -23,6 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_ch
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.limits import (
     _grown_effects,
+    _rise,
     findings_alone,
     not_compared,
     people_without_answers,
@@ -116,6 +117,17 @@ def test_whom_one_run_alone_asks_about_is_named(runs, tmp_path):
         Finding("people_of_one_run", {"names": ["b"], "n": 1}),
     ]
     assert not_compared(before, before, np.ones(160, dtype=bool)) == []
+
+
+def test_what_would_decide_is_planned_from_the_answers_that_are_compared(runs):
+    """Of the 16 templates, 12 are compared: the plan begins with 120 of 160 answers. The rise is about 206 %."""
+    prompts = read_table(runs["baseline"] / "prompts.parquet")
+    is_compared = prompts["template"].isin(prompts["template"].unique()[:12])
+    common = frozenset(prompts["prompt_id"][is_compared])
+    old, new = (read_answers(runs[name], only=common) for name in ("baseline", "worse"))
+    rise = _rise(runs["baseline"], old, new, max_rise=206)
+    (plan,) = [detail.values["plan"] for detail in rise.details if detail.kind == "to_decide"]
+    assert plan.values["n_now"] == 120
 
 
 def test_who_is_beyond_the_largest_difference_is_named_in_the_order_of_what_is_certain(runs, tmp_path):

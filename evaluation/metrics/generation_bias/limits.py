@@ -23,7 +23,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.accepted import accepted_left_out
-from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES, Answers
+from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES, Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.compared_runs import (
     check_comparable,
     compared_responses,
@@ -46,7 +46,7 @@ from evenhand.evaluation.metrics.generation_bias.headline import find_size, move
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
-from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
+from evenhand.evaluation.metrics.generation_bias.pilot import pilot_of
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
@@ -160,7 +160,7 @@ def _pooled(run: FamilyRun, limit: float) -> LimitResult:
 
     details = [Finding("pooled_fgb_allowed", {"moved": moved_share(limit / PER_UNIT)}), *accepted_left_out(run)]
     if status == INCONCLUSIVE:
-        details.append(Finding("to_decide", {"plan": _plan(run.folder, decides)}))
+        details.append(Finding("to_decide", {"plan": _plan(read_answers(run.folder), run.folder, decides)}))
     measured = Finding("pooled_fgb", {"size": find_size(score), "score": score})
     return LimitResult(Finding("pooled_fgb_limit", {"thousandths": limit}), status, measured, details)
 
@@ -232,12 +232,13 @@ def _rise(baseline: Path, old: Answers, new: Answers, max_rise: float | None) ->
         details.append(Finding("rise_chosen", {"limit": chosen, "smallest": RISES[0]}))
     if status == INCONCLUSIVE and before > 0:
         decides = partial(shows_difference, after=after, factor=1 + limit)
-        details.append(Finding("to_decide", {"plan": _plan(baseline, decides)}))
+        details.append(Finding("to_decide", {"plan": _plan(old, baseline, decides)}))
     elif status == INCONCLUSIVE and before <= 0:
         details.append(Finding("no_percentage_of_nothing"))
     if max_rise is None and before > 0 and chosen not in (None, RISES[0]):
         decides_smallest = partial(shows_difference, after=before, factor=1 + RISES[0])
-        details.append(Finding("to_show_smallest", {"limit": RISES[0], "plan": _plan(baseline, decides_smallest)}))
+        plan = _plan(old, baseline, decides_smallest)
+        details.append(Finding("to_show_smallest", {"limit": RISES[0], "plan": plan}))
     return LimitResult(Finding("rise_limit", {"limit": limit}), status, Finding("rise", {**sides, **changed}), details)
 
 
@@ -323,10 +324,13 @@ def _status(bounds: tuple[float, float] | None, limit: float) -> str:
     return HOLDS if bounds[1] <= limit else BROKEN
 
 
-def _plan(run: Path, decides: Callable[[Estimate], bool]) -> Finding:
-    """Return the smallest design that decides about a limit, by the first of LEVERS that can; or why there is none."""
+def _plan(answers: Answers, folder: Path, decides: Callable[[Estimate], bool]) -> Finding:
+    """Return the smallest design that decides about a limit, by the first of LEVERS that can; or why there is none.
+
+    The pilot is the answers of the run in `folder` that are compared.
+    """
     try:
-        pilot = read_pilot(run)
+        pilot = pilot_of(answers, folder)
     except InputError as error:
         return Finding("no_pilot", {"reason": str(error)})
     for lever in LEVERS:

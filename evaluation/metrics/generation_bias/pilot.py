@@ -7,7 +7,7 @@ import numpy as np
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.answers import read_answers
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
@@ -17,7 +17,15 @@ from evenhand.evaluation.statistics.variance_shares import variance_parts
 
 def read_pilot(folder: Path) -> Pilot:
     """Return the pilot: the design of the run in `folder` and the run's estimate of pooled FGB*."""
-    run = read_answers(folder)
+    return pilot_of(read_answers(folder), folder)
+
+
+def pilot_of(run: Answers, folder: Path) -> Pilot:
+    """Return the pilot that answers of the run in `folder` are, all of them or those that are compared.
+
+    Raises:
+        InputError: pooled FGB* of the answers has no interval.
+    """
     template = to_codes(run.table[columns.TEMPLATE])
     descriptor = to_codes(run.table[columns.DESCRIPTOR])
     cells = arrange_cells(run.values, template, descriptor, min_count=1)
