@@ -7,7 +7,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, load_family, names, with_common_levels
-from evenhand.evaluation.metrics.answer_accuracy import accuracy_scores
+from evenhand.evaluation.metrics.answer_accuracy import accuracy_scores, question_codes
 from evenhand.evaluation.metrics.bbq import bbq_scores
 from evenhand.evaluation.metrics.likelihood_bias import PREFERENCE
 from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import compute_surprisals
@@ -73,7 +73,7 @@ def answers(rng, numbers):
     columns = ["prompt_id", "template", "descriptor", "axis", "goal", "sol1", "sol2", "label"]
     correct = np.where(rng.random(len(rows)) < 0.1, np.nan, rng.random(len(rows)) < 0.6)
     table = pd.DataFrame(rows, columns=columns).assign(correct=correct)
-    return {"answers": table}, accuracy_scores(table, 0, 0, {})[0]
+    return {"answers": table}, accuracy_scores(table, question_codes(table), 0, 0, {})[0]
 
 
 def divergences(rng, numbers):
