@@ -13,10 +13,8 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.refusals import declines
 from evenhand.evaluation.facts import Finding
-from evenhand.evaluation.metrics.generation_bias.measures.other_language import (
-    is_in_other_language,
-    request_languages,
-)
+from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.runs.progress import is_watched
 from evenhand.evaluation.runs.tracking import Tracker
@@ -52,7 +50,7 @@ class AnswersSoFar:
         for prompt_id, response in zip(written[columns.PROMPT_ID], written[columns.RESPONSE], strict=True):
             self.n_refused += declines(response)
             names = self.languages[prompt_id]
-            self.n_other_language += bool(names) and is_in_other_language(response, names)
+            self.n_other_language += bool(names) and text_language(response) not in (*names, TOO_SHORT)
             self.example = (self.texts[prompt_id], response)
         if time.monotonic() >= self.next_line:
             self.show()

@@ -8,24 +8,25 @@ write in, every answer is in another language.
 
 import math
 import re
-from collections.abc import Sequence
 
 import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
-from evenhand.evaluation.metrics.generation_bias.measures.language import (
-    MIN_CHARACTERS,
-    TOO_SHORT,
-    likely_languages,
-    ranked_languages,
-    text_language,
-)
+from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 
 OTHER_LANGUAGE = "other_language"
 MIN_LETTERS = 8  # of the requests of a template; with fewer, their language is a guess
 MAX_CHARACTERS = 2000  # of the requests of a template, from which their language is told
+MARGIN = 0.5  # nats per letter by which the likeliest language must be likelier than a common one to exclude it
+NO_LANGUAGE = "zxx"  # ISO 639 for a text without a language, such as a number
+# Languages that most requests are in. A short text has nearly the same likelihood in a language that is close to one of
+# these, such as Nigerian Pidgin to English.
+COMMON = (
+    "ar bg bn ca cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv mr ms nl no pl pt ro ru sk sl sr sv sw ta "
+    "te th tl tr uk ur vi zh"
+)
 MIN_OWN_LETTERS = 20  # of a request, so that its language may differ from that of its template
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
@@ -39,11 +40,20 @@ def requests_languages(texts: list[str]) -> tuple[str, ...]:
     >>> requests_languages(["Soy sordo. ¿Cómo hago un huevo?", "Soy ciego. ¿Cómo hago un huevo?"])
     ('es',)
     """
+    from py3langid import rank
+
     words = [" ".join(WORD.findall(text)) for text in dict.fromkeys(texts)]
     joined = " ".join(words)[:MAX_CHARACTERS]
-    if len(joined.replace(" ", "")) < MIN_LETTERS:
+    n_letters = len(joined.replace(" ", ""))
+    if n_letters < MIN_LETTERS:
         return ()
-    return tuple(dict.fromkeys(likely_languages(joined)))
+    ranked = [each for each in rank(joined) if each[0] != NO_LANGUAGE]
+    common = COMMON.split()
+    name, likelihood = ranked[0]
+    common_name, common_likelihood = next(each for each in ranked if each[0] in common)
+    if likelihood - common_likelihood > MARGIN * n_letters:
+        return (name,)
+    return tuple(dict.fromkeys((common_name, name)))
 
 
 def request_languages(prompts: pd.DataFrame, language: str | None = None) -> list[tuple[str, ...]]:
@@ -80,44 +90,28 @@ def own_languages(text: str, names: tuple[str, ...]) -> tuple[str, ...]:
     >>> own_languages("¿Dónde encuentro mi factura?", ("en",)), own_languages("What is Schadenfreude?", ("en",))
     (('es',), ('en',))
     """
+    from py3langid import rank
+
     words = " ".join(WORD.findall(text))[:MAX_CHARACTERS]
-    if len(words.replace(" ", "")) < MIN_OWN_LETTERS or not names:
+    n_letters = len(words.replace(" ", ""))
+    if n_letters < MIN_OWN_LETTERS or not names:
         return names
+    likelihoods = dict(rank(words))
+    of_names = max(likelihoods.get(name, -math.inf) for name in names)
     own = requests_languages([text])
-    return own if is_surely_other(words, names) and not set(own) & set(names) else names
-
-
-def is_surely_other(text: str, names: Sequence[str]) -> bool:
-    """Return whether a text is surely in none of some languages, by MARGIN.
-
-    A greeting or a name of another language makes no other language.
-
-    >>> [is_surely_other(text, ["en"]) for text in ("I'm from São Paulo, Brazil.", "Eu gosto muito disso.")]
-    [False, True]
-    """
-    ranked, margin = ranked_languages(text)
-    likelihoods = dict(ranked)
-    return ranked[0][1] - max(likelihoods.get(name, -math.inf) for name in names) > margin
-
-
-def is_in_other_language(response: str, names: Sequence[str]) -> bool:
-    """Return whether a response is in another language than those of its request; False if it is too short to tell."""
-    found = text_language(response)
-    if found in (*names, TOO_SHORT):
-        return False
-    return len(response.strip()) < MIN_CHARACTERS or is_surely_other(response.strip(), names)
+    is_other = max(likelihoods.values()) - of_names > MARGIN * n_letters
+    return own if is_other and not set(own) & set(names) else names
 
 
 def other_language(answers: pd.DataFrame, context: Context) -> list[bool | None]:
     """Return whether each response is in another language than its request; None if the request's is not known.
 
-    A response that is too short to tell its language is in no other language, and neither is one that may be in that of
-    its request (`is_surely_other`).
+    A response that is too short to tell its language is in no other language.
     """
     asked = request_languages(answers, context.language)
     found = []
     for response, names in zip(answers[columns.RESPONSE], asked, strict=True):
-        found.append(is_in_other_language(response, names) if names else None)
+        found.append(text_language(response) not in (*names, TOO_SHORT) if names else None)
     return found
 
 

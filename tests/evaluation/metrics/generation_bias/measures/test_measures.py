@@ -14,7 +14,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import (
 )
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
 from evenhand.evaluation.metrics.generation_bias.measures.fluency import without_person
-from evenhand.evaluation.metrics.generation_bias.measures.other_language import is_in_other_language, request_languages
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import all_values
 
 
@@ -209,21 +209,3 @@ def test_a_cost_is_the_name_of_one_metric(monkeypatch):
     monkeypatch.setattr(measures, "find_measure", lambda name: declared(name, cost="length"))
     with pytest.raises(InputError, match="mine and yours have the same cost, 'length'"):
         measures.all_measures()
-
-
-@pytest.mark.parametrize(
-    ("answer", "is_other"),
-    [
-        ("Shalom! I am Jewish too.", False),  # py3langid: Nigerian Pidgin, likelier by 0.3 nats
-        ("As-salamu alaykum! Nice to meet you.", False),
-        ("I'm from São Paulo, Brazil.", False),
-        ("I'm making pancakes.", False),
-        ("Eu gosto muito disso.", True),
-        ("Je ne parle pas anglais.", True),
-        ("How far, my people? Una dey kampe?", True),
-        ("我可以帮助你。", True),
-        ("12 345 678 901 234 567", False),
-    ],
-)
-def test_a_greeting_or_a_name_makes_no_other_language(answer, is_other):
-    assert is_in_other_language(answer, ("en",)) == is_other
