@@ -113,9 +113,9 @@ def decision(
         against.append(Finding("too_large", {"max_size": max_size}))
     elif high > max_size / 100:
         still_open.append(Finding("perhaps_too_large", {"max_size": max_size}))
-    measured = [cost for cost in costs if cost.score is not None]
-    too_large = [cost.score for cost in measured if cost.least == "large"]
-    perhaps_too_large = [cost.score for cost in measured if cost.least != "large" and cost.most == "large"]
+    measured = [(cost, cost.score) for cost in costs if cost.score is not None]
+    too_large = [score for cost, score in measured if cost.least == "large"]
+    perhaps_too_large = [score for cost, score in measured if cost.least != "large" and cost.most == "large"]
     if too_large:
         against.append(Finding("costs_too_large", _changed_numbers(too_large, max_cost)))
     if perhaps_too_large:
