@@ -9,8 +9,8 @@ Each method's model is made and measured as by `evenhand loop`, half of the axes
 the base is the finished measurement, with its settings and seed, and stages of a loop in `--results` are used. Stages
 and results are kept in `--results`: the same command continues after a kill, and a finished method is not repeated.
 A folder has results of one set of options, apart from seeds and methods.
-When all are done, the section of so many descriptors in `--page` is written, with a figure beside the page. Both have
-all finished methods and seeds in `--results`, and the means of methods with several seeds.
+When all are done, `--page` gets a section on this number of descriptors, and a figure in the same folder. Both show all
+finished methods and seeds in `--results`, and the section also the means of methods with several seeds.
 
 - removed: of pooled FGB*, over all people, those tuned on and those never tuned on;
 - removed of the divergence: of the predictions of an answer's first four tokens between eight people, in nats;
@@ -230,7 +230,7 @@ def check_same_options(folder: Path, **options: object) -> None:
 
 
 def finished_rows(settings: LoopSettings) -> list[dict[str, Any]]:
-    """Return the row of each finished method and seed in the folder of results, by method and seed."""
+    """Return the rows of all finished methods and seeds in the folder of results, in this order."""
     folder = settings.output_dir
     files = folder.glob("seed_*/*.json") if settings.base_run is None else folder.glob("*.json")
     files = [file for file in files if file.name != OPTIONS]
@@ -242,7 +242,7 @@ def finished_rows(settings: LoopSettings) -> list[dict[str, Any]]:
 
 
 def with_means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows, and after those of a method with several seeds their mean with Student's 95 % interval."""
+    """Return the rows; after the rows of a method with several seeds comes their mean with its 95 % interval."""
     result = []
     for method, group in groupby(rows, key=itemgetter("method")):
         of_seeds = list(group)
@@ -254,7 +254,7 @@ def with_means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def mean_of_seeds(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return the mean of each column over the rows that know it, with its interval."""
+    """Return the mean of each column, over the rows that have a value there, with its interval."""
     means = {}
     for name in (*COLUMNS, CPU_MINUTES):
         values = np.array([row.get(name, math.nan) for row in rows])
@@ -309,7 +309,7 @@ def section(rows: Sequence[dict[str, Any]], settings: LoopSettings, command: str
 
 
 def figure_name(settings: LoopSettings) -> str:
-    """Return the name of the figure's file, beside the page."""
+    """Return the name of the figure's file, which is in the folder of the page."""
     return f"map_{settings.measure.prompts.descriptors}.png"
 
 

@@ -87,7 +87,7 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
 
 
 def _check_optimizer(arguments: TrainingArguments) -> None:
-    """Raise InputError if the optimizer lacks a package, or the schedule of the learning rate an argument."""
+    """Raise InputError if a package of the optimizer or an argument of the learning rate's schedule is missing."""
     weight = torch.zeros(1, requires_grad=True)
     try:
         Trainer.get_optimizer_cls_and_kwargs(arguments)

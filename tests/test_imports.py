@@ -40,7 +40,7 @@ def module_name(file: Path) -> str:
 
 @cache
 def parsed_modules() -> dict[str, ast.Module]:
-    """Return the parsed source of each module, by the module's name."""
+    """Return module name → syntax tree."""
     return {module_name(file): ast.parse(file.read_text(encoding="utf-8")) for file in FILES}
 
 

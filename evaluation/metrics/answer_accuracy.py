@@ -91,7 +91,7 @@ def read_questions(settings: Settings) -> pd.DataFrame:
 
 
 def _label(value: object) -> object:
-    """Return the number that a label is, in a text file a text; another value as it is."""
+    """Return 0 or 1 for the texts "0" and "1", as which text files have labels, and any other value unchanged."""
     return int(value) if isinstance(value, str) and value.strip() in ("0", "1") else value
 
 
@@ -224,7 +224,8 @@ def question_codes(table: pd.DataFrame) -> np.ndarray:
 def accuracy_score(correct: np.ndarray, question: np.ndarray, n_left_out: int) -> BiasScore:
     """Return the share of right answers, in [0, 1], with an interval over questions like these.
 
-    It is Student's, of clustered errors; where questions do not differ, Wilson's of as many answers as questions.
+    The interval is Student's, with errors clustered by question. If all questions have the same share of right answers,
+    it is Wilson's, with the number of questions as n.
 
     Args:
         correct: whether each answer is right, (n,) of 1 and 0.
@@ -241,13 +242,13 @@ def accuracy_score(correct: np.ndarray, question: np.ndarray, n_left_out: int) -
 
 
 def with_questions(score: BiasScore, values: np.ndarray, question: np.ndarray) -> BiasScore:
-    """Return the mean of `values` with an interval, and a change's p-value, over questions like these, if they differ.
+    """Return the score with an interval over questions like these, and, if it is a change, with its p-value.
 
-    Everybody has the same questions, so that answers to one question are not independent of each other: of equal
-    people, more people give no surer mean.
+    Everybody gets the same questions, so the answers to one question are not independent: asking more people who are
+    alike makes the mean no surer. Values whose means by question are all equal leave the score as it is.
 
     Args:
-        values: what each answer adds to the mean, (n,).
+        values: the value of each answer, whose mean is the score, (n,).
         question: the code of each answer's question, (n,) int.
     """
     import scipy

@@ -28,7 +28,7 @@ _found: WeakKeyDictionary[PreTrainedModel, dict[str, bool]] = WeakKeyDictionary(
 
 
 def ignores_padding(network: PreTrainedModel) -> bool:
-    """Return whether a causal model continues a row alike with padding on its left, beside a longer row, and alone."""
+    """Return whether a causal model continues a row in the same way alone and padded on the left to the length of a longer row."""
 
     def distances() -> tuple[torch.Tensor, torch.Tensor]:
         ids = _probe_ids(network)

@@ -242,12 +242,12 @@ def fetch_answers(
             raise _failure(model, error, requests[row], has_answered) from None
 
     async def send(row: int) -> Parsed:
-        if row == 0:  # with few retries, so that a wrong address is reported early
-            try:
-                return await attempt(row, MAX_FIRST_RETRIES)
-            except FailedRequest as error:
-                if not error.is_rate_limit:
-                    raise
+        is_first = row == 0  # with few retries, so that a wrong address is reported early
+        try:
+            return await attempt(row, MAX_FIRST_RETRIES if is_first else MAX_RETRIES)
+        except FailedRequest as error:
+            if not is_first or not error.is_rate_limit:
+                raise
         return await attempt(row, MAX_RETRIES)
 
     async def answers_again(row: int | None) -> bool:
@@ -259,19 +259,20 @@ def fetch_answers(
             return False
         return True
 
-    async def close() -> None:
-        if client is not None:
-            await client.close()
-
     yield from ask_all(
         send,
         len(requests),
         name=model.address,
         concurrency=model.concurrency,
         answers_again=answers_again,
-        close=close,
+        close=partial(_close, client),
         on_missing=on_missing,
     )
+
+
+async def _close(client: "AsyncOpenAI | None") -> None:
+    if client is not None:
+        await client.close()
 
 
 async def ask_openai(client: "AsyncOpenAI | None", body: Body, api: Api) -> Any:

@@ -120,7 +120,7 @@ def test_whom_one_run_alone_asks_about_is_named(runs, tmp_path):
 
 
 def test_what_would_decide_is_planned_from_the_answers_that_are_compared(runs):
-    """Of the 16 templates, 12 are compared: the plan begins with 120 of 160 answers. The rise is about 206 %."""
+    """Of 16 templates, 12 are compared, so the plan starts from 120 answers and not from all 160."""
     prompts = read_table(runs["baseline"] / "prompts.parquet")
     is_compared = prompts["template"].isin(prompts["template"].unique()[:12])
     common = frozenset(prompts["prompt_id"][is_compared])

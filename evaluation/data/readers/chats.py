@@ -23,7 +23,8 @@ TEXT_PARTS = ("text", "output_text", "input_text", None)  # types of a part that
 REASONING_PARTS = ("thinking", "redacted_thinking", "reasoning")
 # Names of the reason why an answer ended.
 STOPS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason")
-# Lists in the body of a provider's answer, and what an element has; a quiz has choices, too, and a shop candidates.
+# Lists in the body of a provider's answer, and the names that tell their elements from a model's own: a quiz also has
+# `choices`, and a list of applicants `candidates`.
 LISTS = {"choices": ("message", *STOPS), "candidates": ("content", *STOPS), "generations": ("text", "message")}
 # Names next to such a list, which may then be empty.
 NEXT_TO_LISTS = ("object", "usage", "usageMetadata", "modelVersion", "promptFeedback")

@@ -473,7 +473,7 @@ def _read_answer(value: object, row: int, path: Path, column: str) -> Answer:
 
 
 def drop_repeated_rows(names: Mapping[str, list]) -> dict[str, list]:
-    """Return the columns of a file without the rows that repeat an earlier row (`is_repeated`)."""
+    """Return the columns of a file without repeated rows (`is_repeated`)."""
     table = pd.DataFrame({name: names[name] for name in (*PROMPT_KEY, columns.RESPONSE) if name in names})
     kept = (~is_repeated(table)).tolist()
     return {name: list(compress(values, kept)) for name, values in names.items()}

@@ -72,7 +72,7 @@ def encode_pairs(
     written: Sequence[object] | None = None,
     is_cut: Sequence[bool] | None = None,
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the token ids of contexts and of responses.
+    """Return the token ids of the contexts, and those of the responses.
 
     Contexts are rendered (`render_contexts`), and any reasoning is closed. Responses have the ids in which they were
     `written`, if these are given (`encode_responses`). The end of sequence counts as the last token of a response that

@@ -112,8 +112,8 @@ class Measure:
         noun: the label of the mean in these tables; "": the name of the measure.
         kept_ideal: the ideal of the mean after / before in “What it cost”; None if it has none.
         is_logarithm: whether the cost is e to the power of the mean, such as a perplexity; its change is relative.
-        is_of_whole_answer: whether a cut answer has another value than the whole one, as of length, so that the verdict
-            does not name it if most answers were cut.
+        is_of_whole_answer: whether a cut answer has another value than the whole one. If most answers were cut, the
+            verdict does not name it.
         reads_decisions: whether `values` depends on the settings by which a decision is read from an answer.
     """
 
@@ -181,7 +181,7 @@ def find_measure(name: str) -> Measure | None:
 
 
 def misread_in_cut_answers(name: str) -> bool:
-    """Return whether an outcome is a measure of whole answers, such as the length, of which a cut answer is a part."""
+    """Return whether an outcome, such as the length, has another value for an answer that was cut."""
     measure = find_measure(name)
     return measure is not None and measure.is_of_whole_answer
 
