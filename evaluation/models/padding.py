@@ -28,7 +28,7 @@ _found: WeakKeyDictionary[PreTrainedModel, dict[str, bool]] = WeakKeyDictionary(
 
 
 def ignores_padding(network: PreTrainedModel) -> bool:
-    """Return whether a causal model continues a row in the same way alone and padded on the left to the length of a longer row."""
+    """Return whether a causal model continues a row alone as it does if a longer row makes it padded on the left."""
 
     def distances() -> tuple[torch.Tensor, torch.Tensor]:
         ids = _probe_ids(network)
