@@ -38,4 +38,4 @@ RUN = "run"  # a key of groups: which of two compared runs ("before" or "after")
 # Tables of likelihoods.
 LOG_LIKELIHOOD = "log_likelihood"
 TOKENS = "tokens"
-VARIANT = "variant"  # what is scored of a sentence
+VARIANT = "variant"  # which log-likelihood of a sentence is its score

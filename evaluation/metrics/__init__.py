@@ -140,7 +140,7 @@ class FamilyRun:
         config: the run's settings.
         only: the prompts that another run has too, if this one has more; tables then have only their rows.
         common_scores: the scores on these prompts, if they were computed.
-        marks_untuned: whether its prompts say truly whom the model was never tuned on.
+        marks_untuned: whether the model was really never tuned on the people whom its prompts mark so.
     """
 
     folder: Path
@@ -308,7 +308,7 @@ class Family(ABC):
         )
 
     def further_metrics(self, run: FamilyRun) -> Sequence[str]:
-        """Return the names of the run's metrics that no family declares, such as columns of the user's."""
+        """Return the names of the run's metrics that are not in FORMATS, such as outcomes from the user's columns."""
         return ()
 
     def _with_family_scores(self, run: FamilyRun) -> FamilyRun:

@@ -225,7 +225,7 @@ class Model(ABC):
     def score_sentences(
         self, sentences: pd.DataFrame, *, context: str = "", end_of_sequence: bool = False
     ) -> Iterator[pd.DataFrame]:
-        """Yield log_likelihood, in nats, number of tokens, and variant (what is scored) of each sentence.
+        """Yield log_likelihood, in nats, number of tokens, and variant (which log-likelihood it is) of each sentence.
 
         Args:
             sentences: the column `text`.

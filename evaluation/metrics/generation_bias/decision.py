@@ -132,7 +132,7 @@ def decision(
 
 
 def _changed_numbers(costs: Sequence[BiasScore], max_cost: float) -> dict[str, Any]:
-    """Return the names of the numbers that fell, and of those that rose, by more than the largest cost, in %."""
+    """Return which numbers of quality fell, and which rose, by more than `max_cost` %, or may have."""
     fallen = [find_format(score.metric).label for score in costs if score.kind != Kind.RISE]
     risen = [find_format(score.metric).label for score in costs if score.kind == Kind.RISE]
     return {"fallen": fallen, "risen": risen, "max_cost": max_cost}

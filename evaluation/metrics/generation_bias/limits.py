@@ -135,7 +135,7 @@ def findings_against(
 
 
 def not_compared(before: FamilyRun, after: FamilyRun, is_common: np.ndarray) -> list[Finding]:
-    """Return how many prompts both runs have, and whom one of them alone asks about; [] if they have the same.
+    """Return how many prompts both runs have, and the people who are in one run only; [] if the prompts are the same.
 
     Args:
         is_common: whether each prompt of either run is in both, (n,) bool.

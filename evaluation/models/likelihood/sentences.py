@@ -128,7 +128,7 @@ def supports_prefix_trees(model: DialogueModel, encoded: EncodedSentences) -> bo
 
 
 def describe(encoded: EncodedSentences, context: str) -> str:
-    """Return what is scored, in words; a prefix tree, scoring one by one and a server give equal sums."""
+    """Return in words which log-likelihood is computed; prefix trees, single sentences and servers give equal ones."""
     variant = f"Σ log p of the whole sentence after {encoded.start.upper()}"
     return f"{variant} and a context" if context else variant
 
@@ -136,7 +136,7 @@ def describe(encoded: EncodedSentences, context: str) -> str:
 def sentence_log_likelihoods(
     model: DialogueModel, sentences: pd.DataFrame, context: str = "", end_of_sequence: bool = False
 ) -> Iterator[pd.DataFrame]:
-    """Yield Σ log p in nats, the number of tokens and a description of what is scored of each sentence (`text`).
+    """Yield Σ log p in nats, the number of tokens and a description (`describe`), for each sentence (`text`).
 
     A causal model reads its start token and the context before the sentence. An encoder-decoder model encodes the
     context, and its scores include the end of the sentence.
@@ -155,7 +155,7 @@ def sentence_log_likelihoods(
 def _score_after_input(
     model: DialogueModel, sentences: Sequence[str], context: str
 ) -> tuple[Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]], str]:
-    """Return the scores of sentences that an encoder-decoder model writes after the context, and what is scored."""
+    """Return the scores of sentences that an encoder-decoder model writes after the context, and their description."""
     if not context:
         problem = f"{model.name} is an encoder-decoder model, which needs an input; set a context."
         raise InputError("context", problem)
@@ -166,7 +166,7 @@ def _score_after_input(
 def _score_sequences(
     model: DialogueModel, sentences: Sequence[str], context: str, end_of_sequence: bool
 ) -> tuple[Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]], str]:
-    """Return the scores of sentences by a causal model, over a prefix tree if it supports one, and what is scored."""
+    """Return the scores of sentences by a causal model, over a prefix tree if it supports one, and a description."""
     encoded = encode_sentences(model, sentences, context=context, end_of_sequence=end_of_sequence)
     variant = describe(encoded, context)
     if not supports_prefix_trees(model, encoded):
