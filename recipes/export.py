@@ -164,7 +164,7 @@ def check_measured_as_exported(tuning: Path, after: MeasureSettings, base: Model
                 f"its run after has model.{name} {measured!r}, and the responses that were labelled have {tuned!r}; "
                 "compare measurements with that.",
             )
-    facts = json.loads((tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
+    facts = tuning_metadata(tuning / ADAPTER_FOLDER)
     method = method_class(facts["method"])
     if not issubclass(method, TrainedMethod):
         return
