@@ -3,7 +3,8 @@
 $ python -m benchmarks.language_errors    # seconds
 
 The 638 answers were written for this table, and labelled by who wrote them, without native speakers:
-answer_languages.csv, and the file of this name that the tests read. “Likeliest” calls an answer one in the language that py3langid finds likeliest.
+answer_languages.csv, and the file of this name that the tests read. “Likeliest” calls an answer one in the language
+that py3langid finds likeliest.
 """
 
 from pathlib import Path
