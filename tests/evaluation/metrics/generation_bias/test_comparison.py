@@ -272,7 +272,8 @@ def test_numbers_before_and_after_are_of_the_common_prompts(tmp_path):
     page = METRIC.comparison_page(before, after, changes)
     moved = f"{100 * math.sqrt(0.03):.1f}"
     assert page.headline_value == ""
-    assert f"{moved} → {moved} of 100, not shown to change" in page.headline_caption
+    (style,) = (row for row in page.first_table.rows if row.label == "style, over all people")
+    assert [cell.text for cell in style.cells] == [f"{moved} of 100", f"{moved} of 100", "no change is shown"]
     assert any("24 of 32" in warning for warning in page.warnings)
     assert not any("HATE" in warning for warning in page.warnings)
     assert with_common_levels(before, [], "before") is before  # all prompts are common, or an earlier version compared
