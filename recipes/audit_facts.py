@@ -18,11 +18,11 @@ from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, Limi
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, load_family
 from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED
-from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
 from evenhand.evaluation.metrics.generation_bias.limits import findings_alone
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import ATTRIBUTE_EFFECTS
+from evenhand.evaluation.metrics.generation_bias.requested_language import REQUESTED_EFFECTS
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.runs.record import FinishedRecord
 from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score, read_scores

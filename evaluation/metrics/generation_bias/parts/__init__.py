@@ -109,6 +109,8 @@ class Comparison:
 
     Attributes:
         old, new: the responses of the two runs, in the same order, with the level of the comparison.
+        in_language: the same, without the vectors of pairs of which one is in another language than the request; None
+            if nobody is shown to get more of these (`requested_language`).
         clusters: style cluster → columns of its styles.
         corpus: texts in which descriptors are counted.
         phrases: the name or file of the phrases to count; None: those of the clusters.
@@ -122,6 +124,7 @@ class Comparison:
     after: FamilyRun
     old: Answers
     new: Answers
+    in_language: tuple[Answers, Answers] | None
     clusters: Mapping[str, Sequence[int]]
     corpus: "CorpusSettings"
     phrases: str | None
