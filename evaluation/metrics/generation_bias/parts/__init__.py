@@ -109,14 +109,14 @@ class Comparison:
 
     Attributes:
         old, new: the responses of the two runs, in the same order, with the level of the comparison.
-        in_language: the same, without the vectors of pairs of which one is in another language than the request; None
-            if nobody is shown to get more of these (`requested_language`).
         clusters: style cluster → columns of its styles.
         corpus: texts in which descriptors are counted.
         phrases: the name or file of the phrases to count; None: those of the clusters.
         base: the model of the first run, not loaded, which scores the responses of both runs.
         without_base: why it cannot score responses; "" if it can.
         signature: the signature of the comparison, to which parts add what is of their scores only.
+        in_language: old and new without the vectors of pairs of which one is in another language than the request; None
+            if nobody is shown to get more of these (`requested_language`).
     """
 
     store: Store
@@ -124,13 +124,13 @@ class Comparison:
     after: FamilyRun
     old: Answers
     new: Answers
-    in_language: tuple[Answers, Answers] | None
     clusters: Mapping[str, Sequence[int]]
     corpus: "CorpusSettings"
     phrases: str | None
     base: Model
     without_base: str
     signature: Signature
+    in_language: tuple[Answers, Answers] | None = None
 
 
 @dataclass(frozen=True)
