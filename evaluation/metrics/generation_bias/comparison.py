@@ -65,6 +65,7 @@ def opened_comparison(
         old=old,
         new=new,
         in_language=compared_in_language(before, after, old, new),
+        score_all=settings.score_all,
         clusters=load_style_clusters(before.config.settings.style_clusters, old.columns),
         corpus=settings.corpus,
         phrases=settings.phrases,

@@ -188,11 +188,10 @@ def overall_changes(old: Answers, new: Answers, group: Mapping[str, str]) -> lis
 def _requested_changes(old: Answers, new: Answers) -> list[BiasScore]:
     """Return pooled FGB* of both runs, and its changes, where the answers of both are in the request's language."""
     has_both = old.has_value() & new.has_value()
-    scores = []
+    scores = overall_changes(old, new, IN_REQUESTED)
     for name, responses in (("before", old), ("after", new)):
-        levels = filter(is_pooled_fgb, overall_scores(responses.rows(has_both), IN_REQUESTED))
-        scores += levels_of_run(levels, name)
-    return [*scores, *filter(is_pooled_fgb, overall_changes(old, new, IN_REQUESTED))]
+        scores += levels_of_run(overall_scores(responses.rows(has_both), IN_REQUESTED), name)
+    return [score for score in scores if score.form == Form.POOLED_CORRECTED]
 
 
 def _second_classifier(run: FamilyRun) -> Any:

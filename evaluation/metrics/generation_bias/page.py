@@ -267,6 +267,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
     old = headline_of(before.scores)
     new = headline_of(after.scores)
     facts, named = _change_findings(before, after, changes)
+    limits = _limits(changes)
     answers = {name: facts.size.values[name] for name in ("in_language", "language")}
     sections = [changes_section(named, read_effects(changes, EFFECT_CHANGES), **answers), decide_section()]
     for part in parts:
@@ -282,7 +283,11 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         first_table=comparison_table(facts, are_cut=are_cut(facts.cautions)),
         explanations=[words(found) for found in facts.explanations if found.kind not in IN_TABLE],
         steps=comparison_steps(
-            before.folder, after.folder, facts.decision.values["open"], has_costs=_limits(changes).relevance
+            before.folder,
+            after.folder,
+            facts.decision,
+            has_costs=limits.relevance,
+            can_score_more=not limits.score_all and any(cost.score and cost.score.n < old.n for cost in facts.costs),
         ),
         warnings=list(map(caution_text, facts.cautions)),
         notes=list(map(words, facts.notes)),

@@ -117,6 +117,7 @@ class Comparison:
         signature: the signature of the comparison, to which parts add what is of their scores only.
         in_language: old and new without the vectors of pairs of which one is in another language than the request; None
             if nobody is shown to get more of these (`requested_language`).
+        score_all: whether the base scores all responses, not a sample.
     """
 
     store: Store
@@ -131,6 +132,7 @@ class Comparison:
     without_base: str
     signature: Signature
     in_language: tuple[Answers, Answers] | None = None
+    score_all: bool = False
 
 
 @dataclass(frozen=True)

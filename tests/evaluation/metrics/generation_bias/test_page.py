@@ -238,10 +238,10 @@ def test_a_cost_without_an_interval_may_be_large(change):
 
 
 KEPT = score("relevance_kept", 0.9)
-LARGE = Cost("a", KEPT, least="large", most="large")
-SMALL = Cost("b", KEPT, least="none", most="small")
-OPEN = Cost("c", KEPT, least="small", most="large")
-UNKNOWN = Cost("d", None)
+LARGE = Cost("a kept", "a", KEPT, least="large", most="large")
+SMALL = Cost("b kept", "b", KEPT, least="none", most="small")
+OPEN = Cost("c kept", "c", KEPT, least="small", most="large")
+UNKNOWN = Cost("d kept", "d", None)
 
 
 @pytest.mark.parametrize(
@@ -265,11 +265,15 @@ def test_a_comparison_advises_by_the_limits(direction, interval, costs, serious_
     assert [reason.kind for reason in shown] == reasons
 
 
-def test_the_reason_against_names_what_fell_and_what_rose():
-    rise = Cost("d", score("response_perplexity_rise", 0.2), least="large", most="large")
-    (reason,) = decision(FELL, (0.01, 0.05), [LARGE, rise], [], max_size=5, max_cost=10).values["against"]
-    names = {"fallen": ["relevance"], "risen": ["perplexity of the responses"], "max_cost": 10}
-    assert reason == Finding("costs_too_large", names)
+def test_the_reason_names_each_cost_with_its_estimate_and_interval():
+    relevance = score("relevance_kept", 0.7, (0.6, 0.85))
+    rise = score("response_perplexity_rise", 0.2, (0.12, 0.3))
+    costs = [cost for cost in found_costs([relevance, rise], max_cost=10) if cost.score]
+    (reason,) = decision(FELL, (0.01, 0.05), costs, [], max_size=5, max_cost=10).values["against"]
+    assert (
+        words(reason)
+        == "the loss is more than 10 %: relevance 30 % [15, 40] and perplexity of the responses 20 % [12, 30]"
+    )
 
 
 def test_wider_limits_let_a_model_ship():
