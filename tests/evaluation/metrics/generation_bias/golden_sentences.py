@@ -20,6 +20,7 @@ COSTS = [
     )
     if cost.score
 ]
+MEDIUM = Size(0.036, None, "medium", "medium", "")
 SECTIONS = [
     *(Finding(kind) for kind in ("decide_whom", "decide_wrong", "decide_useful")),
     Finding("step_read", {"both": False}),
