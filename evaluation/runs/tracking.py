@@ -90,6 +90,13 @@ class Tracker:
         """Open the W&B run: all settings are checked, and long work begins."""
         _ = self.wandb_run
 
+    def of_trainer(self) -> str:
+        """Open the W&B run, and return `report_to` for a trainer of transformers, which then logs to this run.
+
+        Without an open run, such a trainer would open another one, outside the group and with the command's arguments.
+        """
+        return "none" if self.wandb_run is None else "wandb"
+
     def log_scores(self, scores: Sequence[BiasScore]) -> None:
         """Log all scores in a table, overall scores in the summary, and the first HEADLINES overall scores in panels.
 
