@@ -278,6 +278,11 @@ def start_tracking(
                 log.info("W&B: %s", run.url)
 
 
+def group_name(config: TrackedSettings) -> str:
+    """Return the W&B group of a loop or an ablation, by default the name of its folder."""
+    return config.group or config.output_dir.resolve().name
+
+
 def destinations(config: TrackedSettings) -> str:
     """Return where the results of a run go, and whether prompts and responses leave this machine, as one line."""
     receivers = list(dict.fromkeys(_servers(as_settings(config))))
