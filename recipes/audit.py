@@ -36,7 +36,7 @@ from evenhand.recipes.settings import GENERATION_BIAS, AuditSettings
 AUDIT, PAGE = "audit.json", "audit.html"
 SHARED = "every_eval_ever.json"
 LARGEST_RATIO = 100
-MAX_COMMAND = 100_000  # characters
+MAX_COMMAND = MAX_TEXT = 100_000  # characters
 
 
 def audit(settings: AuditSettings) -> int:
@@ -162,6 +162,7 @@ def audit_html(facts: dict[str, Any], sha256: str) -> str:
     environment.filters |= {"counted": counted, "agreeing": agreeing, "first_of": first_of}
     environment.filters |= {"p_value": p_value, "shown_interval": shown_interval}
     environment.filters["clean"] = lambda value: sanitize(str(value))
+    environment.filters["clean_text"] = lambda text: sanitize(text, MAX_TEXT)
     environment.filters["group"] = _group_name
     environment.filters["typed"] = lambda words: sanitize(shlex.join(map(str, words)), MAX_COMMAND)
     environment.filters["time"] = lambda text: sanitize(str(text).replace("T", " ").replace("+00:00", " UTC"))

@@ -1,6 +1,7 @@
 """The facts of an audit: what was asked, of what, when, what was found, how sure, and what was not tested.
 
-Everything is read from the files of a finished run. Nothing here is a sentence of a page, except names and reasons.
+Everything is read from the files of a finished run. Nothing here is a sentence of a page, except names and reasons, and
+what the run's report says of limits and cautions.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.data.crossed_prompts import CROSS
 from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult, plain
@@ -19,13 +21,20 @@ from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, load_family
 from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
+from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
 from evenhand.evaluation.metrics.generation_bias.limits import findings_alone
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
+from evenhand.evaluation.metrics.generation_bias.page import more_answers_notes
+from evenhand.evaluation.metrics.generation_bias.page_warnings import run_cautions
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import ATTRIBUTE_EFFECTS
+from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
+from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
+from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.runs.record import FinishedRecord
-from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score, read_scores
+from evenhand.evaluation.score import LEVEL, SCORES, BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import StrictSettings, checked
 from evenhand.evaluation.statistics.group_rates import group_rates
 from evenhand.evaluation.tables import read_table
@@ -46,6 +55,7 @@ TESTED_BY_METRICS = ("refusal", "other_language", "relevance", "offensive_share"
 TESTED_BY_NO_RUN = ("other_people", "other_settings", "harm", "use_over_time")
 PERIOD = ("since_day", "before_day")  # settings of `responses`
 NOT_HANDED_OVER = (".lock", ".evenhand")
+CAUTIONS_WITH_FACTS = ("accepted_left_out", "cut_answers")  # kinds of findings
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -120,6 +130,8 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         "example": example_prompt(folder, record),
         "headline": [score_facts(score) for score in headline_scores(scores)],
         "findings": shown_effects(folder) if record["settings"][GENERATION_BIAS]["permutations"] else None,
+        "shown_over_all": shown_over_all(scores),
+        "cautions": cautions(_finished_run(folder)),
         "n_answers_cut": n_cut(folder),
         "outcomes": rates,
         "not_tested": untested(folder, scores),
@@ -169,13 +181,37 @@ def _checked_limits(folder: Path, criteria: Criteria) -> list[LimitResult]:
     """Return the results of the limits that `check` has, too."""
     if not (criteria.max_pooled_fgb or criteria.max_difference or criteria.max_spread):
         return []
-    measured, _ = read_measurement(folder, "run", GENERATION_BIAS)
     return findings_alone(
-        FamilyRun(folder, family_config(measured, GENERATION_BIAS)),
+        _finished_run(folder),
         max_pooled_fgb=criteria.max_pooled_fgb,
         max_spread=criteria.max_spread,
         max_difference=criteria.max_difference,
     )
+
+
+def _finished_run(folder: Path) -> FamilyRun:
+    """Return the finished measurement in a folder."""
+    measured, _ = read_measurement(folder, "run", GENERATION_BIAS)
+    return FamilyRun(folder, family_config(measured, GENERATION_BIAS))
+
+
+def cautions(run: FamilyRun) -> list[str]:
+    """Return what the report on a run warns of, and who got more answers, except what the audit has as facts."""
+    found = [each for each in run_cautions(run) if each.kind not in CAUTIONS_WITH_FACTS]
+    return [*map(caution_text, found), *map(words, more_answers_notes(run))]
+
+
+def shown_over_all(scores: list[BiasScore]) -> list[dict[str, Any]]:
+    """Return in what people are shown to differ, all together, whether or not between whom is: "style" and outcomes."""
+    found = []
+    headline = find_headline(scores)
+    if headline is not None and bias_verdict(headline) == SHOWN:
+        found.append({"outcome": columns.STYLE, "p": headline.p_value})
+    for score in scores:
+        is_shown = score.p_value is not None and score.p_value <= LEVEL
+        if is_shown and score.form == Form.SPREAD and score.kind == Kind.LEVEL and not score.group:
+            found.append({"outcome": score.metric, "p": score.p_value})
+    return found
 
 
 def rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[LimitResult]:
@@ -263,12 +299,14 @@ def outcome_rates(folder: Path, scores: list[BiasScore]) -> dict[str, dict[str, 
                 groups = of_cut[cut].astype(str)
                 if cut == columns.BUCKET:  # buckets of several axes may have the same name
                     groups = of_cut[columns.AXIS].astype(str) + ": " + groups
-                rows = group_rates(of_outcome, groups.to_numpy(), of_cut[columns.TEMPLATE].to_numpy())
+                template = of_cut[columns.TEMPLATE].to_numpy()
+                people_of_answers = of_cut[columns.DESCRIPTOR].astype(str)
+                rows = group_rates(of_outcome, groups.to_numpy(), template, people_of_answers.to_numpy())
                 silent = sorted(set(groups) - set(rows["group"]))
                 nothing = pd.DataFrame({"group": silent, "n": 0, "number": 0, "is_small": True})
                 ordered = [*rows.sort_values("rate", ascending=False).to_dict("records")]
                 ordered += nothing.reindex(columns=rows.columns).to_dict("records")
-                people = of_cut[columns.DESCRIPTOR].astype(str).groupby(groups).unique()
+                people = people_of_answers.groupby(groups).unique()
                 rates[outcome][cut] = [plain(row | {"people": sorted(people[row["group"]])}) for row in ordered]
     return rates
 
@@ -276,6 +314,7 @@ def outcome_rates(folder: Path, scores: list[BiasScore]) -> dict[str, dict[str, 
 def answer_counts(folder: Path, record: FinishedRecord) -> dict[str, Any]:
     """Return where the answers come from, how many were asked for, and how many are left out, by the reason.
 
+    `per_cell` is the number of answers about each person to each wording; None if it is not the same for all.
     `drawn_from` is the shipped dataset of whose people the run has a random sample; None if it has no such sample.
     """
     responses = read_table(folder / "responses.parquet")
@@ -285,10 +324,15 @@ def answer_counts(folder: Path, record: FinishedRecord) -> dict[str, Any]:
     source = settings["prompts"]
     is_drawn = not is_from_file and not source.get("people") and source.get("descriptors") is not None
     left_out = responses[columns.LEFT_OUT].dropna() if columns.LEFT_OUT in responses else pd.Series(dtype=object)
+    n_people = int(prompts[columns.DESCRIPTOR].nunique())
+    n_templates = int(prompts[columns.TEMPLATE].nunique())
+    sizes = prompts.groupby([columns.DESCRIPTOR, columns.TEMPLATE]).size()
+    is_even = len(sizes) == n_people * n_templates and sizes.nunique() == 1
     return {
         "asked": len(responses),
-        "people": int(prompts[columns.DESCRIPTOR].nunique()),
-        "templates": int(prompts[columns.TEMPLATE].nunique()),
+        "people": n_people,
+        "templates": n_templates,
+        "per_cell": int(sizes.iloc[0]) if is_even else None,
         "left_out": {str(reason): int(n) for reason, n in left_out.value_counts().items()},
         "is_from_file": is_from_file,
         "drawn_from": source["dataset"] if is_drawn and source["dataset"] in SHIPPED_PROMPTS else None,
@@ -369,17 +413,21 @@ def score_facts(score: BiasScore) -> dict[str, Any]:
 def shown_effects(folder: Path) -> list[dict[str, Any]]:
     """Return the effects that are shown, of styles and of other outcomes, the largest first.
 
-    `people` are those of the person or group. `is_shown_in_language` is, of a style, whether it is shown among the
-    answers in the request's language, too; None of other outcomes, and if all answers are in that language.
+    The kind of an effect may also be an attribute, such as "gender", or two, whose unit is a combination of levels.
+    `people` are those of the person, group or level. `n_of` is "names" if n counts names. `is_shown_in_language` is, of
+    a style, whether it is shown among the answers in the request's language, too; None of other outcomes and of
+    attributes, and if all answers are in that language.
     """
     found = []
-    names = ["kind", "unit", "outcome", "name", "mean", "average", "low", "high", "p_joint", "n", "scale"]
-    for table_name in ("outcome_effects", "effects"):
+    names = ["kind", "unit", "outcome", "name", "mean", "average", "low", "high", "p_joint", "n", "n_of", "scale"]
+    for table_name in (OUTCOME_EFFECTS, EFFECTS, ATTRIBUTE_EFFECTS):
         path = folder / f"{table_name}.parquet"
         if path.exists():
             effects = read_table(path)
             if "scale" not in effects:  # of styles
                 effects["scale"] = SHARE
+            effects["scale"] = effects["scale"].fillna(SHARE)
+            effects["n_of"] = np.where(effects["of_names"], "names", "answers") if "of_names" in effects else "answers"
             found.append(effects.loc[effects["certainty"] == SHOWN, names])
     if not found:
         return []
@@ -393,7 +441,8 @@ def shown_effects(folder: Path) -> list[dict[str, Any]]:
     for row in ordered.to_dict("records"):
         row["people"] = _people_of(row["kind"], row["unit"], prompts)
         row["is_shown_in_language"] = None
-        if row["outcome"] == columns.STYLE and in_language is not None:
+        is_in_language_table = row["kind"] in CUTS and row["outcome"] == columns.STYLE
+        if is_in_language_table and in_language is not None:
             row["is_shown_in_language"] = (row["kind"], row["unit"], row["name"]) in in_language
         rows.append(row)
     return plain(rows)
@@ -410,13 +459,22 @@ def _shown_in_language(folder: Path) -> set[tuple[str, str, str]] | None:
 
 
 def _people_of(kind: str, unit: str, prompts: pd.DataFrame) -> list[str]:
-    """Return the people of a unit of effects: a person, an axis, or a bucket, whose name begins with its axis."""
+    """Return the people of a unit of effects: a person, an axis, a bucket after its axis, or levels of attributes.
+
+    A person of two axes is in the effect of the first, as in `people.compared_people`.
+    """
     if kind == columns.DESCRIPTOR:
         return [unit]
+    people = prompts[columns.DESCRIPTOR].astype(str)
+    if kind not in CUTS:
+        levels = [prompts[attribute].astype(str) for attribute in kind.split(CROSS)]
+        combination = pd.Series([CROSS.join(each) for each in zip(*levels, strict=True)], index=prompts.index)
+        return sorted(people[combination == unit].unique())
     group = prompts[columns.AXIS].astype(str)
     if kind == columns.BUCKET:
-        group = group + ": " + prompts[columns.BUCKET].astype(str)
-    return sorted(prompts.loc[group == unit, columns.DESCRIPTOR].astype(str).unique())
+        group = (group + ": " + prompts[columns.BUCKET].astype(str)).where(prompts[columns.BUCKET].notna())
+    first = group.groupby(people).min()
+    return sorted(first.index[first == unit])
 
 
 def classifier_accuracy(name: str) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def plan(settings: PlanSettings) -> None:
         print(f"\n{words(goal)}")
         print(pd.DataFrame(rows, columns=COLUMNS).to_string(index=False))
         for lever in (lever for lever, new in found.items() if new is None):
-            print(words(Finding("unreachable", {"lever": lever})))
+            print(words(Finding("unreachable", {"lever": lever, "limit": pilot.limits.get(lever)})))
 
 
 def words(finding: Finding) -> str:

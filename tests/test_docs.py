@@ -1,9 +1,11 @@
 """What README, docs and docstrings show is understood, true, and linked to files that exist."""
 
 import doctest
+import json
 import re
 import runpy
 import shlex
+import shutil
 from importlib import import_module
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import pytest
 import yaml
 
 from evenhand.evaluation import metrics as families
+from evenhand.evaluation.data.holistic_bias import PAPER_EDITION, generate_prompts, load_taxonomy
+from evenhand.evaluation.data.prompts import select_prompts
 from evenhand.evaluation.data.readers.prompt_files import read_prompts
 from evenhand.evaluation.data.readers.response_files import prompts_from_responses, read_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
@@ -24,7 +28,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMANDS = [
     (page.name, line.replace("\\\n", " ").partition("#")[0].strip())
     for page in PAGES
-    for line in re.findall(r"^\$ \.venv/bin/evenhand ((?:.*\\\n)*.*)", page.read_text(encoding="utf-8"), re.M)
+    if page.name != "extending.md"  # its commands need the files that it shows; test_extending.py runs these
+    for line in re.findall(r"^\$ evenhand ((?:.*\\\n)*.*)", page.read_text(encoding="utf-8"), re.M)
 ]
 TABLES = (ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8")
 COMMANDS += [("reproduce.md", line) for line in re.findall(r"`evenhand ([^`]+)`", TABLES)]
@@ -106,6 +111,17 @@ def test_the_files_shown_can_be_read(tmp_path):
     assert prompts_from_responses(read_responses(path), path)["descriptor"].tolist() == ["hard-of-hearing", "veteran"]
     path.write_text(prompts, encoding="utf-8")
     assert len(read_prompts(path)) == 4 * 8
+
+
+def test_the_shipped_set_can_be_extended_as_shown(tmp_path):
+    shutil.copytree(PAPER_EDITION, tmp_path / "extended")
+    examples = re.findall(r"```json\n(.*?),?\n```", (ROOT / "docs" / "own_data.md").read_text(encoding="utf-8"), re.S)
+    for name, example in zip(("descriptors.json", "sentence_templates.json"), examples, strict=True):
+        path = tmp_path / "extended" / name
+        path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **json.loads(f"{{{example}}}")}))
+    prompts = select_prompts(generate_prompts(load_taxonomy(tmp_path / "extended")), axis="work")
+    assert prompts["descriptor"].nunique() == 4 and prompts["template"].nunique() == 27
+    assert "I am a unionized man, and I need your advice." in set(prompts["text"])
 
 
 def test_the_example_of_accepted_differences_can_be_read():

@@ -23,4 +23,4 @@ def fetch_pinned_file(url: str, sha256: str, cache_path: str, fix: str) -> Path:
     try:
         return Path(pooch.retrieve(url, f"sha256:{sha256}", fname=path.name, path=path.parent))
     except (OSError, ValueError) as error:  # no connection, another content, an unwritable folder
-        raise InputError(url, f"cannot be saved as {path} ({error}); {fix}") from None
+        raise InputError(url, f"cannot be downloaded to {path} ({error}); {fix}") from None

@@ -25,6 +25,7 @@ from evenhand.evaluation.settings import checked
 from evenhand.evaluation.untrusted_text import clean_name
 
 FILES = ("descriptors.json", "nouns.json", "sentence_templates.json", "standalone_noun_phrases.json")
+SHIPPED = ("paper", "more")  # the editions that need no download
 PAPER_EDITION = Path(__file__).resolve().parent / "files" / "holistic_bias_paper"
 MORE = PAPER_EDITION.with_name("holistic_bias_more")  # what the edition "more" adds to the paper's
 
@@ -235,11 +236,11 @@ def _parse_taxonomy(files: tuple[tuple[str, str], ...], sha256: str) -> Taxonomy
 
 def _taxonomy_folder(source: str | Path) -> Path:
     """Return the folder with the four files of an edition; InputError if there is none."""
-    if source in ("paper", "more"):
+    if source in SHIPPED:
         return PAPER_EDITION
     folder = _download(str(source)) if source in FILE_SHA256 else Path(source)
     if not folder.is_dir():
-        names = ", ".join(("paper", "more", *FILE_SHA256))
+        names = ", ".join((*SHIPPED, *FILE_SHA256))
         raise InputError(
             "taxonomy", f"{str(source)!r} is no folder; give {names}, or a folder with {', '.join(FILES)}."
         )

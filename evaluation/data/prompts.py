@@ -31,6 +31,7 @@ from evenhand.evaluation.data.holistic_bias import (
 from evenhand.evaluation.data.language.languages import load_language
 from evenhand.evaluation.data.readers.table_files import MAX_ROWS
 from evenhand.evaluation.data.strata import sample_strata, stable_hash
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.tables import table_rows
@@ -283,10 +284,17 @@ def sample_descriptors(prompts: pd.DataFrame, n: int | None) -> pd.DataFrame:
     strata = _strata(table, columns.DESCRIPTOR, columns.AXIS)
     total = sum(map(len, strata.values()))
     if not len(strata) <= n <= total:
+        default = ", the default," if n == PromptSettings.model_fields["descriptors"].default else ""
+        if n > total:
+            raise InputError(
+                "descriptors",
+                f"{n}{default} is more than the {total} descriptors of these prompts; for all of them, add "
+                f"{spelled('prompts.descriptors', 'null')}.",
+            )
         raise InputError(
             "descriptors",
-            f"{n} is given; give {len(strata)} (one for each axis) to {total} (all), or null (all). For fewer, choose "
-            "axes: prompts.filters, such as '{axis: [age]}'.",
+            f"{n}{default} is less than one for each of the {len(strata)} axes; give {len(strata)} to {total}, or "
+            "choose axes: prompts.filters, such as '{axis: [age]}'.",
         )
     return table[table[columns.DESCRIPTOR].isin(sample_strata(strata, n, DESCRIPTORS_SEED, "descriptors"))].reset_index(
         drop=True

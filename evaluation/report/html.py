@@ -61,6 +61,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["format_table"] = format_table
     environment.filters["sanitize"] = sanitize
     environment.filters["sentence"] = _sentence
     environment.globals.update(

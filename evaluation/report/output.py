@@ -63,6 +63,7 @@ def summary_page(pages: Mapping[str, Page], links: Sequence[Link]) -> Page:
         verdict=note(COMMON, "several_families", n=len(pages)),
         warnings=[f"{page.title}: {warning}" for page in pages.values() for warning in page.warnings],
         sections=[Section(page.title, [page.verdict], _first_tables(page)) for page in pages.values()],
+        first_table=None,
         explanations=(),
         notes=(),
         private_notes=(),
@@ -76,6 +77,8 @@ def summary_page(pages: Mapping[str, Page], links: Sequence[Link]) -> Page:
 
 
 def _first_tables(page: Page) -> Sequence[Table]:
+    if page.first_table:
+        return [page.first_table]
     return next((section.tables for section in page.sections if section.title == SCORES_TITLE), ())
 
 

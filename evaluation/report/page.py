@@ -164,6 +164,7 @@ class Page:
 
     Attributes:
         headline_value, headline_caption: a large number, and the line below the number.
+        first_table: what must be seen first, below the number.
         explanations: sentences below the headline, such as what it may mean.
         notes, private_notes: sentences on how the numbers were made; private ones contain prompts, and no tracker gets
             them unless the settings ask for it.
@@ -189,6 +190,7 @@ class Page:
     signature_lines: Sequence[str] = ()
     sides: tuple[str, ...] = ("value",)
     links: Sequence[Link] = ()
+    first_table: Table | None = None
     explanations: Sequence[str] = ()
     steps: Sequence[Step] = ()
     private_notes: Sequence[str] = ()

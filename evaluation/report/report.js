@@ -74,7 +74,7 @@
     return [head, ...body].map((cells) => cells.map(quoted).join(",")).join("\n") + "\n";
   };
 
-  for (const table of document.querySelectorAll(".scroll > table")) {
+  for (const table of document.querySelectorAll(":not(.first) > .scroll > table")) {
     const tools = make("div", { className: "tools" }), caption = table.caption.textContent, n = rowsOf(table).length;
     if (n > 8) makeFilterable(table, tools);
     tools.append(button("CSV", "", () => save(caption, csv(table))));

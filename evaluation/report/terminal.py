@@ -1,9 +1,8 @@
-"""Output of a page on a terminal: the verdict, the warnings, the sections of the first screen, and the notes."""
+"""Output of a page on a terminal: some sections, the notes, and last, above the next prompt, what to see first."""
 
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from textwrap import wrap
 
 from rich.console import Console
@@ -36,27 +35,35 @@ def print_page(page: Page, console: Console | None = None) -> None:
     def line(text: str, style: str = "", space: int = 1) -> None:
         console.print(Padding(Text(sanitize(text), style=style), (space, 0, 0, 0)))
 
+    def print_table(given: Table, title: str = "") -> None:
+        table = format_table(given)
+        if table.rows:
+            line(table.caption or title, "bold")
+            console.print(_rich_table(table, console))
+        if table.note:
+            line(table.note, "dim", 0)
+
     line(page.title, "bold", 0)
     line(f"{page.subtitle} · {page.date}"[:300], "dim", 0)
-    line(page.verdict, "bold")
-    line(f"{page.headline_value}  {page.headline_caption}".strip())
-    for explanation in page.explanations:
-        line(explanation)
-    for warning in page.warnings:
-        line(f"WARNING  {warning}", "bold red", 0)
     for section in page.all_sections():
         if section.first_screen:
             claims = [example.claim for example in section.examples if example.claim]
             for sentence in [*section.sentences, *claims]:
                 line(sentence)
-            for table in [format_table(table) for table in section.tables]:
-                if table.rows:
-                    line(table.caption or section.title, "bold")
-                    console.print(_rich_table(table, page, console))
-                if table.note:
-                    line(table.note, "dim", 0)
+            for table in section.tables:
+                print_table(table, section.title)
     for note in [*page.notes, *page.private_notes]:
         line(note)
+    line(page.verdict, "bold")
+    top = f"{page.headline_value}  {page.headline_caption}".strip()
+    if top:
+        line(top)
+    if page.first_table:
+        print_table(page.first_table)
+    for explanation in page.explanations:
+        line(explanation)
+    for warning in page.warnings:
+        line(f"WARNING  {warning}", "bold red", 0)
     if page.steps:
         line("What to do next", "bold")
     for step in page.steps:
@@ -68,25 +75,17 @@ def print_page(page: Page, console: Console | None = None) -> None:
         line(f"Further files in this folder: {first_of([link.path for link in page.links], MAX_LINKS)}.")
 
 
-def _rich_table(table: Table, page: Page, console: Console) -> RichTable:
+def _rich_table(table: Table, console: Console) -> RichTable:
     """Return the table as it fits into the console.
 
-    If it is too wide, the intervals of the plotted sides are left out; if it still is and has few rows, its columns
-    become rows.
+    If it is too wide, intervals are below their values; if it still is and has few rows, its columns become rows.
     """
     grid = _grid(table)
     if _fits(grid, console):
         return grid
-    rows = []
-    for row in table.rows:
-        cells = []
-        for name, cell in zip(table.columns[1:], row.cells, strict=True):
-            is_dropped = len(page.sides) < 2 or name in page.sides
-            cells.append(replace(cell, interval="") if is_dropped else cell)
-        rows.append(replace(row, cells=tuple(cells)))
-    without_intervals = _grid(replace(table, rows=tuple(rows)))
-    if len(rows) > MAX_TURNED_ROWS or _fits(without_intervals, console):
-        return without_intervals
+    stacked = _grid(table, "\n")
+    if len(table.rows) > MAX_TURNED_ROWS or _fits(stacked, console):
+        return stacked
     return _turned(table)
 
 
@@ -106,19 +105,22 @@ def _turned(table: Table) -> RichTable:
     return grid
 
 
-def _grid(table: Table) -> RichTable:
+def _grid(table: Table, between: str = " ") -> RichTable:
+    """Return the table with a space or a line break between values and intervals."""
     grid = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     labels = [table.columns[0], *(row.label for row in table.rows)]
     grid.add_column(Text(table.columns[0]), overflow="fold", min_width=min(12, max(len(label) for label in labels)))
     columns = []
     for place, name in enumerate(table.columns[1:]):
         cells = [row.cells[place] for row in table.rows]
-        texts = _aligned(cells)
+        texts = (
+            _aligned(cells) if between == " " else [f"{cell.text}{between}{cell.interval}".rstrip() for cell in cells]
+        )
         columns.append(texts)
         if any(cell.prose for cell in cells):
             grid.add_column(Text(name), justify="left", overflow="fold")
         else:
-            longest = max((len(text) for text in texts), default=0)
+            longest = max((len(line) for text in texts for line in text.splitlines()), default=0)
             header = "\n".join(wrap(name, max(12, longest)))
             grid.add_column(Text(header), justify="right", overflow="fold", no_wrap=True)
     for place, row in enumerate(table.rows):

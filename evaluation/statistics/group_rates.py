@@ -5,6 +5,10 @@ for all pairs together, then [min L_de, min U_de] contains it, with e = d giving
 confidence intervals for multiple comparisons with the best", Annals of Statistics 12). Intervals of ratios are
 Fieller's (1954), with templates as the blocks; where one of two groups has few events or few others, or its templates
 show no noise, or Fieller's interval is unbounded, they follow from Clopper and Pearson's intervals (1934) of both.
+
+The average is over people, each counted once: answers to whoever asks most change nobody else's difference. Its exact
+interval has the effective number of answers (Korn and Graubard 1998, "Confidence intervals for proportions with small
+expected number of positive counts estimated from survey data", Survey Methodology 24).
 """
 
 import math
@@ -22,15 +26,18 @@ SMALL_SHARE = 0.02  # of all answers: NYC's rules on Local Law 144 let an audito
 UNBOUNDED = (0.0, math.inf)
 
 
-def group_rates(values: np.ndarray, group: np.ndarray, template: np.ndarray) -> pd.DataFrame:
+def group_rates(
+    values: np.ndarray, group: np.ndarray, template: np.ndarray, person: np.ndarray | None = None
+) -> pd.DataFrame:
     """Return a row for each group: n, number, rate, difference to the average, and ratios to average and highest.
 
     Columns with `_low` and `_high` are intervals; those of all groups hold together with a probability of 95 %. The
-    average is the rate of all answers. NaN: no rate is positive, or fewer than two templates have values.
+    average is the mean of the rates of people. NaN: no rate is positive, or fewer than two templates have values.
 
     Args:
         values: (n,) 1, 0 or NaN (the answer has no value and is left out).
         group, template: (n,) names.
+        person: (n,) names; None: each group is a person.
 
     >>> values = np.array([1, 1, 1, 0] * 10 + [1, 0, 0, 0] * 10)
     >>> table = group_rates(values, np.repeat(["a", "b"], 40), np.tile(np.arange(10).repeat(4), 2))
@@ -39,20 +46,18 @@ def group_rates(values: np.ndarray, group: np.ndarray, template: np.ndarray) -> 
     """
     known = ~np.isnan(values)
     values = values[known].astype(np.float64)
-    codes, names = factorize(group[known])
-    blocks, block_names = factorize(template[known])
-    shape = (len(names), len(block_names))
-    n_answers = np.zeros(shape)
-    n_events = np.zeros(shape)
-    np.add.at(n_answers, (codes, blocks), 1.0)
-    np.add.at(n_events, (codes, blocks), values)
+    names, n_answers, n_events = _counts(values, group[known], template[known])
     n = n_answers.sum(axis=1)
     events = n_events.sum(axis=1)
     rate = events / n
-    average = events.sum() / n.sum()
+    _, n_of_people, events_of_people = _counts(values, (group if person is None else person)[known], template[known])
+    n_of_person = n_of_people.sum(axis=1)
+    rate_of_person = events_of_people.sum(axis=1) / n_of_person
+    average = rate_of_person.mean()
+    effective_n = len(n_of_person) ** 2 / (1 / n_of_person).sum()  # all answers, if everybody has equally many
     table = pd.DataFrame(
         {
-            "group": np.asarray(names),
+            "group": names,
             "n": n.astype(int),
             "number": events.astype(int),
             "rate": rate,
@@ -62,9 +67,10 @@ def group_rates(values: np.ndarray, group: np.ndarray, template: np.ndarray) -> 
     )
     # The linear terms of all rates and of the average, block by block: their products estimate the covariance.
     terms = (n_events - rate[:, np.newaxis] * n_answers) / n[:, np.newaxis]
-    term_of_average = (n_events.sum(axis=0) - average * n_answers.sum(axis=0)) / n.sum()
+    deviations = events_of_people - rate_of_person[:, np.newaxis] * n_of_people
+    term_of_average = (deviations / n_of_person[:, np.newaxis]).mean(axis=0)
     of_groups = clopper_pearson(events, n, ERROR / (2 * len(names)))  # half of the error; the average has the other
-    of_average = clopper_pearson(events.sum(), n.sum(), ERROR / (2 * len(names)))
+    of_average = clopper_pearson(average * effective_n, effective_n, ERROR / (2 * len(names)))
     n_blocks = (n_answers > 0).sum(axis=1)
     is_counted = _is_counted(events, n, terms, n_blocks)
     differences = _differences(rate - average, terms - term_of_average, n_blocks)
@@ -82,6 +88,17 @@ def group_rates(values: np.ndarray, group: np.ndarray, template: np.ndarray) -> 
     table["ratio_to_highest"] = rate / highest if highest > 0 else math.nan
     table[["ratio_to_highest_low", "ratio_to_highest_high"]] = _to_highest(events, n, terms, n_blocks)
     return table
+
+
+def _counts(values: np.ndarray, group: np.ndarray, template: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the names of g groups, (g,), and their numbers of answers and of events at b templates, (g, b) each."""
+    codes, names = factorize(group)
+    blocks, block_names = factorize(template)
+    n_answers = np.zeros((len(names), len(block_names)))
+    n_events = np.zeros_like(n_answers)
+    np.add.at(n_answers, (codes, blocks), 1.0)
+    np.add.at(n_events, (codes, blocks), values)
+    return np.asarray(names), n_answers, n_events
 
 
 def _is_counted(events: np.ndarray, n: np.ndarray, terms: np.ndarray, n_blocks: np.ndarray) -> np.ndarray:

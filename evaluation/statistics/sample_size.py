@@ -16,8 +16,8 @@ as the root of these.
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import scipy
 
@@ -115,10 +115,15 @@ def rescale(noise: float, slope: float, design: StudySize, new: StudySize) -> tu
 
 @dataclass(frozen=True)
 class Pilot:
-    """The design of a finished measurement, and the measured estimate of pooled FGB*."""
+    """The design of a finished measurement, and the measured estimate of pooled FGB*.
+
+    Attributes:
+        limits: by lever, how many templates or descriptors there are; those without a limit can be written.
+    """
 
     design: StudySize
     estimate: Estimate
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def predict(self, design: StudySize) -> Estimate:
         """Return the pilot's estimate with the variance that another design is expected to have."""
@@ -165,8 +170,8 @@ def is_significant(difference: float, variance: float, freedom: float, level: Le
 def smallest_design(pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bool]) -> StudySize | None:
     """Return the smallest design that is enough, varying only the number `lever` of the pilot's design, one of LEVERS.
 
-    The result is None if MAX_FACTOR times the pilot's number is not enough. If `is_enough` is True for the
-    estimate that is predicted from one number, it must be True for all larger numbers.
+    The result is None if the pilot's limit of this number, or MAX_FACTOR times its own, is not enough. If `is_enough`
+    is True for the estimate that is predicted from one number, it must be True for all larger numbers.
     """
 
     with_number = {
@@ -176,6 +181,7 @@ def smallest_design(pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bo
     }[lever]
     smallest = 1 if lever == "responses" else 2  # the smallest number with an interval
     largest = max(2, round(getattr(pilot.design, lever))) * MAX_FACTOR
+    largest = min(largest, pilot.limits.get(lever, largest))
     numbers = range(smallest, largest + 1)
     place = bisect_left(numbers, True, key=lambda n: is_enough(pilot.predict(with_number(n))))
     return with_number(numbers[place]) if place < len(numbers) else None

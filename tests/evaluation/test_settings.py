@@ -26,6 +26,12 @@ def test_the_default_filter_applies_unless_it_is_named(filters, expected):
     assert PromptSettings().active_filters() == {"noun_phrase_type": OF_BOTH}
 
 
+@pytest.mark.parametrize(("given", "field"), [({"people": "a.csv"}, "people"), ({"templates": "a.txt"}, "templates")])
+def test_people_need_templates_and_templates_people(given, field):
+    with pytest.raises(InputError, match=f"^test: prompts.{field}: "):
+        checked(MeasureSettings, {"prompts": given}, "test")
+
+
 @pytest.mark.parametrize(
     ("values", "fault"),
     [

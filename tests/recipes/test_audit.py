@@ -69,7 +69,7 @@ def test_what_is_handed_over(run, tmp_path):
     counted = table["response"].str.startswith("Sorry").groupby(table["descriptor"]).sum()
     assert {person: rows[person]["number"] for person in PEOPLE} == counted.to_dict()
     assert rows["deaf <b>"]["ratio_to_highest"] == 1 and rows["tall"]["ratio_to_highest_high"] < 1
-    answers = {"asked": 240, "people": 4, "templates": 10, "left_out": {}}
+    answers = {"asked": 240, "people": 4, "templates": 10, "per_cell": 6, "left_out": {}}
     assert facts["answers"] == answers | {"is_from_file": True, "drawn_from": None, "have_common_nouns": None}
     people = [("ability", ["blind", "deaf <b>"]), ("body", ["old", "tall"])]
     assert [(row["axis"], row["people"]) for row in facts["people"]] == people
@@ -210,7 +210,7 @@ def test_one_is_no_plural(run, tmp_path):
     facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
     row = {**facts["findings"][0], "kind": "descriptor"}
     facts["findings"] = [{**row, "unit": f"p{number}"} for number in range(7)]
-    facts["answers"]["asked"] = 40
+    facts["answers"] |= {"asked": 40, "per_cell": 1}
     page = audit_html(facts, sha256="")
     assert "× 1 answer." in page or "× 1 answer;" in page
     assert "and 1 other." in page and "1 others" not in page
@@ -231,6 +231,64 @@ def test_a_style_that_is_shown_among_all_answers_only_is_marked(tmp_path):
     in_language.to_parquet(tmp_path / "effects_in_the_requests_language.parquet")
     found = [(row["name"], row["people"], row["is_shown_in_language"]) for row in shown_effects(tmp_path)]
     assert found == [("joy", ["blind", "deaf"], True), ("sadness", ["blind"], False)]
+
+
+def test_a_shown_effect_of_an_attribute_is_a_finding(run, tmp_path):
+    """Of women under names, an age is shown to differ, and its combination with the gender."""
+    prompts = {"axis": "gender × age", "gender": ["woman", "woman", "man"], "age": ["24", "67", "24"]}
+    people = ["woman × 24", "woman × 67", "man × 24"]
+    pd.DataFrame(prompts | {"descriptor": people}).to_parquet(tmp_path / "prompts.parquet")
+    numbers = {"mean": 0.3, "average": 0.1, "low": 0.0, "high": 0.3, "p_joint": 0.01, "scale": [None, "share"]}
+    effects = {"kind": ["gender", "gender × age"], "unit": ["woman", "man × 24"], "n": [20.0, 90.0]}
+    names = {"outcome": ["style", "refusal"], "name": ["joy", "refusal"]}
+    table = pd.DataFrame(effects | names).assign(certainty="shown", **numbers)
+    table.assign(of_names=[True, False]).to_parquet(tmp_path / "attribute_effects.parquet")
+    found = shown_effects(tmp_path)
+    assert [(row["people"], row["n"], row["n_of"]) for row in found] == [
+        (["woman × 24", "woman × 67"], 20, "names"),
+        (["man × 24"], 90, "answers"),
+    ]
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    page = audit_html({**facts, "findings": found}, sha256="")
+    assert page.count("30.0 of 100") >= 2
+    assert "gender: woman" in page and "20 names" in page and "gender × age: man × 24" in page
+
+
+def test_the_group_of_an_effect_has_the_people_whom_the_effect_counts(tmp_path):
+    """A person of two axes is in the effect of the first one only."""
+    prompts = {"descriptor": ["queer", "queer", "trans", "gay"], "axis": ["sex", "love", "sex", "love"]}
+    pd.DataFrame(prompts).to_parquet(tmp_path / "prompts.parquet")
+    numbers = {"mean": 0.3, "average": 0.1, "low": 0.0, "high": 0.3, "p_joint": 0.01, "n": 9.0}
+    effects = pd.DataFrame({"kind": "axis", "unit": ["love", "sex"], "name": "joy", "outcome": "style"})
+    effects.assign(certainty="shown", **numbers).to_parquet(tmp_path / "effects.parquet")
+    assert [row["people"] for row in shown_effects(tmp_path)] == [["gay", "queer"], ["trans"]]
+
+
+def test_what_is_shown_over_all_people_only_is_no_equal_treatment(run, tmp_path):
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    assert [row["outcome"] for row in facts["shown_over_all"]] == ["style", "refusal"]
+    page = audit_html({**facts, "findings": []}, sha256="")
+    assert "No difference between people is shown" not in page
+    assert page.count("refusal (p = ") == 3
+    assert "No difference between people is shown" in audit_html({**facts, "findings": [], "shown_over_all": []}, "")
+
+
+def test_an_audit_has_the_cautions_of_the_report(run, tmp_path):
+    """A measurement that stopped early says so on its own page."""
+    folder = shutil.copytree(run, tmp_path / "run")
+    question = {"until": "decided", "max_difference": None, "max_rise": None, "against": None}
+    stop = {"question": question, "rounds": [1, 6], "look": 0, "decided": 0, "asked": 240, "planned": 960}
+    (folder / "stopped.json").write_text(json.dumps({**stop, "bounds": [0.0, 0.0001], "requests_saved": {}}))
+    facts = audited(folder, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    assert any("240 of 960" in caution for caution in facts["cautions"])
+    assert "240 of 960" in (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
+
+
+def test_unequal_numbers_of_answers_are_no_product(run, tmp_path):
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    facts["answers"]["per_cell"] = None
+    page = audit_html(facts, sha256="")
+    assert "10 wordings of a message, not equally many answers" in page and "× 6 answers" not in page
 
 
 def test_a_name_is_escaped_once(run, tmp_path):

@@ -1,13 +1,18 @@
 """`plan` prints the designs that reach the goals, from the tables of a finished run."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.data.service import load_requests
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
+from evenhand.evaluation.metrics.generation_bias.measurement_prompts import shipped_numbers
 from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
 from evenhand.evaluation.runs.record import read_record, write_record
+from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import interval_width, smallest_design
@@ -37,6 +42,26 @@ def test_the_designs_for_half_of_the_interval_and_for_a_reduction(run, capsys):
     assert [line.split()[:4] for line in lines if line.split()[:1] == ["this"]] == [["this", "run", "2", "10"]] * 2
     found = [line.split() for line in lines if line.split()[:1] == ["responses"]]
     assert int(found[0][3]) > HALF / 10 and sum(line.startswith("A ") for line in lines) == 2
+
+
+def test_a_plan_has_no_more_templates_and_people_than_the_shipped_set(run):
+    """The paper has 26 templates and 594 descriptors; those of the run, a and b, t0 to t9, are not of it."""
+    read = PromptSettings(), PromptSettings(filters={"axis": ["age"]}), PromptSettings(cues=["mention", "profile"])
+    shipped = pd.DataFrame({"template": ["I'm {noun_phrase}."], "descriptor": ["hard-of-hearing"]})
+    of_age = shipped.assign(descriptor="80-year-old")
+    requests = shipped.assign(template=f"profile: {load_requests()[0]}")
+    found = [shipped_numbers(settings, rows) for settings, rows in zip(read, (shipped, of_age, requests), strict=True)]
+    assert found[0] == {"templates": 26, "descriptors": 594} and found[2] == {"templates": 120, "descriptors": 594}
+    assert found[1]["templates"] == 26 and found[1]["descriptors"] < 100
+    assert read_pilot(run).limits == {}
+
+    pilot = read_pilot(run)
+    half = interval_width(pilot.estimate) / 2
+    needed, enough, too_few = (
+        smallest_design(replace(pilot, limits=limits), "templates", lambda found: interval_width(found) <= half)
+        for limits in ({}, {"templates": 100}, {"templates": 11})
+    )
+    assert needed is not None and 11 < needed.templates < 100 and enough == needed and too_few is None
 
 
 def test_how_long_the_answers_of_a_file_took_is_unknown(run, capsys):

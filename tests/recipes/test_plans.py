@@ -214,7 +214,7 @@ def training(**fields):
         ({"methods": ["nearest_style+distill"]}, "method: 'nearest_style.distill': distill trains the model"),
         (training(peft={"use_dora": True}) | with_strength(0.5), r"adapter_strength: "),
         ({"second_decoding": {"arguments": {"temperatur": 1}}}, "'temperatur' is unknown"),
-        ({"measure": {"prompts": {"descriptors": 8}}}, "descriptors: 8 is given"),
+        ({"measure": {"prompts": {"descriptors": 8}}}, "descriptors: 8 is less"),
         ({"measure": {"generation_bias": {"second_style_classifier": "/absent"}}}, "/absent"),
         (
             {"measure": {"metrics": ["generation_bias", "sentence_pairs"], "sentence_pairs": {"pairs": "/absent"}}},

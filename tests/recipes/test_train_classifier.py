@@ -294,7 +294,7 @@ def test_thresholds_are_chosen_on_other_texts(tagged, tmp_path):
     (tmp_path / "texts.tsv").write_text("\n".join(lines[:300]), encoding="utf-8")
     (tmp_path / "dev.tsv").write_text("\n".join(lines[300:]), encoding="utf-8")
     names = {"data_dir": tmp_path, **{field: Path(f"{name}.tsv") for field, name in FILES.items()}}
-    train_classifier(TrainClassifierSettings(**tagged | names, epochs=20, output_dir=tmp_path / "run"))
+    train_classifier(TrainClassifierSettings(**tagged | names, epochs=2, output_dir=tmp_path / "run"))
     scores = read_scores(tmp_path / "run" / "scores.json")
     chosen, fixed = find_score(scores, "macro_f1"), find_score(scores, "macro_f1", threshold="0.3")
     assert len(chosen.signature["threshold"]) == 3 and fixed.signature["threshold"] == 0.3

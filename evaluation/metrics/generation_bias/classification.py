@@ -253,7 +253,7 @@ def language_fault(classifier: str, responses: pd.DataFrame) -> Finding | None:
     if classifier not in shipped_names():
         return None
     rows = np.unique(np.linspace(0, len(responses) - 1, MAX_CHECKED).astype(int))
-    languages = [text_language(response) for response in responses[columns.RESPONSE].iloc[rows]]
+    languages = [text_language(response, (ENGLISH,)) for response in responses[columns.RESPONSE].iloc[rows]]
     known = [language for language in languages if language != TOO_SHORT]
     in_english = known.count(ENGLISH)
     if in_english >= len(known) / 2:

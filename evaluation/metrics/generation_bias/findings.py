@@ -21,8 +21,8 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KI
 from evenhand.evaluation.metrics.generation_bias.engine.values import OTHER, stored_names
 from evenhand.evaluation.metrics.generation_bias.examples import ExampleOf, examples_of_comparison
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind, find_measure, serious_measures
-from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
-from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE, request_languages
+from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT, request_languages
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
     all_changes_section,

@@ -7,7 +7,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.crossed_prompts import crossed_prompts
-from evenhand.evaluation.data.holistic_bias import all_prompts
+from evenhand.evaluation.data.holistic_bias import NONE, SHIPPED, all_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import (
     SPLIT_STRATA,
     have_same_cells,
@@ -121,6 +121,26 @@ def candidate_prompts(config: FamilyConfig) -> pd.DataFrame:
                 "differ in more than tuned and untuned. Split by noun, or drop filters.",
             )
     return prompts
+
+
+def shipped_numbers(settings: PromptSettings, prompts: pd.DataFrame) -> dict[str, int]:
+    """Return how many templates and descriptors the shipped set has from which all of the prompts are.
+
+    Prompts of the user's own, of which more can be written, have no such numbers.
+    """
+    if settings.is_own or settings.language or settings.dataset not in SHIPPED:
+        return {}
+    taxonomy = load_taxonomy(settings.dataset)
+    phrases = taxonomy.phrases()
+    filters = {column: values for column, values in settings.active_filters().items() if column in phrases}
+    templates = {template.text for template in taxonomy.templates}
+    if settings.cues:
+        templates = {f"{cue}: {request}" for cue in settings.cues for request in load_requests()}
+    shipped = {
+        columns.TEMPLATE: templates,
+        columns.DESCRIPTOR: set(select_prompts(phrases, **filters)[columns.DESCRIPTOR]) - {NONE},
+    }
+    return {f"{column}s": len(known) for column, known in shipped.items() if set(prompts[column]) <= known}
 
 
 def _crossed_files(settings: PromptSettings) -> tuple[Path, Path]:

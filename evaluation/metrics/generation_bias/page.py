@@ -16,6 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.advice import (
     run_steps,
 )
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
+from evenhand.evaluation.metrics.generation_bias.change_table import IN_TABLE, change_table
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.decision import FELL, ROSE, decision, found_costs
@@ -35,7 +36,6 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     style_finding,
 )
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
-from evenhand.evaluation.metrics.generation_bias.measures import misread_in_cut_answers
 from evenhand.evaluation.metrics.generation_bias.page_warnings import (
     answers_left_out,
     are_cut,
@@ -218,7 +218,12 @@ def _change_findings(
         explanations=comparison_explanations(scores),
         cautions=comparison_cautions(before, after, changes),
         costs=costs,
-        notes=[*interval_notes(before.scores), *p_value_notes(tested), *source_notes(before, after)],
+        notes=[
+            _decoding(before.config),
+            *interval_notes(before.scores),
+            *p_value_notes(tested),
+            *source_notes(before, after),
+        ],
         decision=decision(
             direction=direction,
             left=size.values["after"].interval,
@@ -249,18 +254,14 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         sections += part.change_sections(before, after, changes)
     sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
     assert facts.decision  # a comparison always advises
-    first = facts.people
-    if are_cut(facts.cautions):
-        first = [found for found in first if not misread_in_cut_answers(found.values["outcome"].name)]
-    advice = Finding("advice", facts.decision.values)
-    costs = Finding("costs", {"costs": facts.costs, "max_cost": facts.decision.values["max_cost"]})
     return Page(
         title="Generation bias before and after",
         subtitle=before_after(before.config.model.name, after.config.model.name),
         headline_value=headline_value(facts.size),
-        headline_caption=_caption(facts, before.config),
-        verdict=" ".join(words(found) for found in [advice, *first[:1], facts.verdict]),
-        explanations=[words(found) for found in (facts.decision, costs, *facts.explanations)],
+        headline_caption=words(facts.size),
+        verdict=" ".join(map(words, [facts.decision, facts.verdict])),
+        first_table=change_table(facts, are_cut=are_cut(facts.cautions)),
+        explanations=[words(found) for found in facts.explanations if found.kind not in IN_TABLE],
         steps=comparison_steps(
             before.folder, after.folder, facts.decision.values["open"], has_costs=_limits(changes).relevance
         ),

@@ -8,6 +8,9 @@ import numpy as np
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
+from evenhand.evaluation.metrics.generation_bias.measurement_prompts import shipped_numbers
+from evenhand.evaluation.runs.record import read_record
+from evenhand.evaluation.settings import PromptSettings, checked
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
@@ -47,7 +50,10 @@ def pilot_of(run: Answers, folder: Path) -> Pilot:
         interaction=interaction,
         share_of_pairs=n_pairs / (n_descriptors * n_templates),
     )
-    return Pilot(design, estimate)
+    record = read_record(folder, "run")
+    settings = None if record is None else record["settings"].get("prompts")
+    limits = {} if settings is None else shipped_numbers(checked(PromptSettings, settings, f"{folder}"), run.table)
+    return Pilot(design, estimate, limits)
 
 
 def _why_no_interval(estimate: Estimate, n_templates: int) -> str:

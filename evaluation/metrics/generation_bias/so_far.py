@@ -13,8 +13,8 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.refusals import declines
 from evenhand.evaluation.facts import Finding
-from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
-from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
+from evenhand.evaluation.metrics.generation_bias.measures.language import request_languages
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import is_in_other_language
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.runs.progress import is_watched
 from evenhand.evaluation.runs.tracking import Tracker
@@ -49,8 +49,8 @@ class AnswersSoFar:
         written = batch[batch[columns.RESPONSE].str.strip() != ""]
         for prompt_id, response in zip(written[columns.PROMPT_ID], written[columns.RESPONSE], strict=True):
             self.n_refused += declines(response)
-            names = self.languages[prompt_id]
-            self.n_other_language += bool(names) and text_language(response) not in (*names, TOO_SHORT)
+            requested = self.languages[prompt_id]
+            self.n_other_language += bool(requested) and is_in_other_language(response, requested)
             self.example = (self.texts[prompt_id], response)
         if time.monotonic() >= self.next_line:
             self.show()

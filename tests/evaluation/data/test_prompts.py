@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.data.holistic_bias import (
+    NONE,
     Descriptor,
     Noun,
     Standalone,
@@ -145,6 +146,12 @@ def test_sampled_descriptors_are_in_proportion_to_the_axes(paper, n):
     assert set(counts.index) == set(totals.index)
     # A term of two axes counts in both, and each axis has at least one: counts are a few off the proportion.
     assert (abs(counts - n * totals / 594) <= max(4, n / 40)).all()
+
+
+def test_more_people_than_there_are_cannot_be_sampled(small):
+    n = len(set(small["descriptor"]) - {NONE})
+    with pytest.raises(InputError, match=f"^descriptors: 60, the default, is more than the {n} .*--descriptors null"):
+        sample_cells(small, 1, seed=5, descriptors=60)
 
 
 def test_the_sampled_descriptors_are_the_same_for_all_seeds(paper):

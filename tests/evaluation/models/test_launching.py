@@ -146,7 +146,7 @@ def test_prompts_are_checked_before_a_server_starts(started, tmp_path):
         output_dir=tmp_path / "run",
         report_to="none",
     )
-    with pytest.raises(InputError, match="descriptors: 3 is given"):
+    with pytest.raises(InputError, match="descriptors: 3 is less"):
         measure(settings)
     assert not started.exists()
 

@@ -38,6 +38,21 @@ def test_a_group_without_events_has_a_ratio_from_0_and_few_answers_are_marked():
     assert small["is_small"].tolist() == [False, True]
 
 
+def test_copies_of_one_persons_answers_change_nobody_elses_difference():
+    """Rates 0.5, 0.25 and 0: each person counts once, also where two of them are one group."""
+    values = np.tile([1.0, 0.0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], 4)
+    values[1::12] = 1.0
+    person = np.tile(np.repeat(["a", "b", "c"], 4), 4)
+    template = np.repeat(np.arange(4), 12)
+    of_a = np.tile(np.flatnonzero(person == "a"), 9)
+    rows = np.concatenate([np.arange(48), of_a])
+    for group in (person, np.where(person == "c", "c", "a and b")):
+        once = group_rates(values, group, template, person).set_index("group")
+        copied = group_rates(values[rows], group[rows], template[rows], person[rows]).set_index("group")
+        assert once.loc["c", "difference"] == copied.loc["c", "difference"] == -0.25
+    assert once.loc["a and b", "rate"] == 0.375 and once.loc["a and b", "difference"] == 0.125
+
+
 def test_without_any_event_there_is_no_ratio():
     table = table_of([0.0, 0.0])
     assert table["ratio_to_highest"].isna().all() and table["ratio_to_average"].isna().all()
@@ -50,7 +65,8 @@ def test_a_group_at_one_template_gets_the_exact_interval_of_its_own_answers():
     template = np.concatenate([np.zeros(20), np.arange(200) % 10])
     table = group_rates(values, np.repeat(["a", "b"], [20, 200]), template).set_index("group")
     ((low, high),) = clopper_pearson(np.array([10.0]), np.array([20.0]), 0.05 / 4)
-    ((average_low, average_high),) = clopper_pearson(np.array([130.0]), np.array([220.0]), 0.05 / 4)
+    # The average of 0.5 and 0.6 is 0.55, of 4 / (1/20 + 1/200) effective answers.
+    ((average_low, average_high),) = clopper_pearson(np.array([40.0]), np.array([800 / 11]), 0.05 / 4)
     np.testing.assert_allclose(
         table.loc["a", ["difference_low", "difference_high"]].astype(float), [low - average_high, high - average_low]
     )

@@ -89,6 +89,18 @@ def test_a_person_with_fewer_prompts_is_exchanged_with_cells_of_as_many():
     ).has_strata
 
 
+def test_one_person_with_many_more_answers_is_exchanged_with_the_others():
+    """One group asks five times as often as each of five others, and half of its answers differ: a share of 0.5."""
+    counts = np.where(np.arange(6) == 0, 15, 3)
+    template, person = (each.repeat(np.tile(counts, 8)) for each in np.indices((8, 6)).reshape(2, -1))
+    number = np.arange(len(template))
+    differs = ((person == 0) & (number % 2 == 0)).astype(float)[:, None]
+    found = effects(template, person, SetOfTests("x", differs), draws=199)[0]
+    assert found.p_joint[0, 0] <= 0.05
+    nobody = (number % 7 == 0).astype(float)[:, None]
+    assert effects(template, person, SetOfTests("x", nobody), draws=199)[0].p_joint.min() > 0.05
+
+
 def screened(templates=12, people=10, n_equal=1, n=4, high=(0, 5)):
     """Return template, person and is_extra of answers: n to the people `high`, n_equal to the others."""
     counts = np.where(np.isin(np.arange(people), high), n, n_equal)

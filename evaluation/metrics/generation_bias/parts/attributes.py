@@ -22,6 +22,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.crossed_prompts import CROSS, PERSON
+from evenhand.evaluation.data.language.mentions import FORMS
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
@@ -66,7 +67,7 @@ class Attributes:
     Attributes:
         levels: attribute → the level of each answer's person, (n,).
         nested: the attributes that names signal: each name has one level.
-        name: the name in each answer's prompt, (n,); empty without names.
+        name: the name in each answer's prompt, with its groups, (n,); empty without names.
     """
 
     levels: Mapping[str, pd.Series]
@@ -162,17 +163,34 @@ def _row(row: EffectRow) -> Row:
 
 
 def attributes_of(table: pd.DataFrame) -> Attributes | None:
-    """Return the attributes of people that are combinations, or names of groups; None if they are neither."""
+    """Return the attributes of people that are combinations, or groups under names; None if they are neither.
+
+    A name signals an attribute unless all names have all of its levels, as names at two ages. A name of two groups,
+    such as Alex, is one name in each.
+    """
     axes = set(table[columns.AXIS])
-    names = next(iter(axes)).split(CROSS) if len(axes) == 1 else []
-    if len(names) < 2 or not set(names) <= set(table):
+    attributes = next(iter(axes)).split(CROSS) if len(axes) == 1 else []
+    if not attributes or not set(attributes) <= set(table):
         return None
-    levels = {name: table[name].astype(str) for name in names}
-    if not (table[columns.DESCRIPTOR].astype(str).str.contains(CROSS, regex=False)).all():
-        return Attributes(levels)
-    name = table[PERSON].astype(str)  # groups are written with the sign, and asked about under names
-    nested = [attribute for attribute, of_answer in levels.items() if of_answer.groupby(name).nunique().max() == 1]
-    return Attributes(levels, nested, name)
+    levels = {attribute: table[attribute].astype(str) for attribute in attributes}
+    if not _are_names(table):
+        return Attributes(levels) if len(attributes) > 1 else None
+    name = table[PERSON].astype(str)
+    nested = []
+    for attribute, of_answer in levels.items():
+        if of_answer.groupby(name).nunique().min() < of_answer.nunique():
+            nested.append(attribute)
+    of_groups = [levels[attribute] for attribute in nested]
+    return Attributes(levels, nested, pd.Series([CROSS.join(parts) for parts in zip(name, *of_groups, strict=True)]))
+
+
+def _are_names(table: pd.DataFrame) -> bool:
+    """Return whether the people are groups, each of which is asked about under names."""
+    if PERSON not in table:
+        return False
+    group = table[columns.DESCRIPTOR].astype(str)
+    has_other_text = (table[PERSON].astype(str) != group).any()
+    return bool(has_other_text and (FORMS in table or group.str.contains(CROSS, regex=False).all()))
 
 
 def has_attributes(table: pd.DataFrame) -> bool:

@@ -64,9 +64,9 @@ SHARE = "variance_share"
 GENDER = "gender_effect"
 NOT_DETECTABLE = "responses do not vary within cells, so the noise of the spread is unknown"
 DESCRIPTIONS = {
-    FGB: "Variance of the mean style vector over descriptors, summed over styles, mean over templates",
-    PGB: "Part of FGB from one cluster of styles: the variances of its styles, summed",
-    SCGB: "Variance of the summed probability of a cluster of styles over descriptors",
+    FGB: "Full generation bias: variance of descriptors' mean style vectors, summed over styles, mean over templates",
+    PGB: "Partial generation bias: the part of FGB from one cluster, the variances of its styles, summed",
+    SCGB: "Summed-cluster generation bias: variance of a cluster's summed probability over descriptors",
 }
 WITHOUT_NOISE = "without the noise of sampling; may be slightly negative"
 FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)

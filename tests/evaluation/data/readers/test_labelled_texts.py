@@ -97,6 +97,6 @@ def test_a_file_is_downloaded_once_and_again_if_damaged(cache, monkeypatch):
     assert downloads.fetch_pinned_file("https://host/file", SHA256, "folder/file", "").read_bytes() == CONTENT
     for content, message in ((b"something else", "but got"), (NoConnection("no route"), "no route")):
         serve(monkeypatch, content)
-        with pytest.raises(InputError, match=f"https://host/file: .*{message}.*do it by hand"):
+        with pytest.raises(InputError, match=f"https://host/file: cannot be downloaded to .*{message}.*do it by hand"):
             downloads.fetch_pinned_file("https://host/file", SHA256, "other", "do it by hand.")
         assert not (cache / "evenhand" / "other").exists()

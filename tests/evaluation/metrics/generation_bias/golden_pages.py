@@ -7,13 +7,8 @@ from pathlib import Path
 
 from evenhand.evaluation.data.language.mentions import MentionShares
 from evenhand.evaluation.facts import Facts, Finding
-from evenhand.evaluation.metrics.generation_bias.decision import (
-    DO_NOT_SHIP,
-    MEASURE_MORE,
-    SHIP,
-    decision,
-    found_costs,
-)
+from evenhand.evaluation.metrics.generation_bias.change_table import change_table
+from evenhand.evaluation.metrics.generation_bias.decision import decision, found_costs
 from evenhand.evaluation.metrics.generation_bias.findings import Change, Level, Outcome, Who
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
 from evenhand.evaluation.metrics.generation_bias.verdict import AcceptedChange
@@ -205,15 +200,7 @@ PAGES = {
             change("deaf", LENGTH, level(10.1, 8.7), level(8.8, 8.4, certainty="inconclusive")),
         ],
         explanations=[
-            *(Finding("advice", {"advice": advice}) for advice in (SHIP, MEASURE_MORE, DO_NOT_SHIP)),
-            size_change(
-                score(POOLED, 0.0026, (0.001, 0.004)),
-                score(POOLED, 0.0018, (-0.0001, 0.003)),
-                score(f"{POOLED}_reduction", 0.31, (-0.2, 0.95)),
-                is_shown=False,
-            ),
             size_change(score(POOLED, 0.0001, (0, 0.001)), score(POOLED, 0.0018, (0.001, 0.003)), None, is_shown=True),
-            size_change(score(POOLED, 0.0001, (0, 0.001)), score(POOLED, 0.0001, (0, 0.001)), None, is_shown=False),
             Finding("limits_before_after", {"before": 0.28, "after": 0.15}),
             Finding(
                 "accepted_changes",
@@ -224,13 +211,13 @@ PAGES = {
             ),
             decision("fell", (0.0, 0.04), COSTS[3:], [], **LIMITS),
             decision("unchanged", (0.0, 0.07), COSTS[2:], [], **LIMITS),
-            decision("rose", (0.06, 0.07), COSTS[:2], [NEW], **LIMITS),
             Finding("p_values", {"tests": [{"side": "before", "p": 0.0025}, {"side": "after", "p": 0.00001}]}),
             Finding("system_prompts", {"prompts": ["Be kind.", None]}),
             Finding("stated_decoding", {"arguments": {"temperature": 0.7}}),
         ],
         cautions=CHANGE_CAUTIONS,
         costs=COSTS,
+        decision=decision("rose", (0.06, 0.07), COSTS[:2], [NEW], **LIMITS),
     ),
 }
 
@@ -238,11 +225,16 @@ PAGES = {
 def page_text(facts: Facts) -> str:
     """Return the words of a page about these facts, a paragraph for each finding."""
     findings = [facts.verdict, *facts.people]
-    if facts.costs:
-        findings.append(Finding("costs", {"costs": facts.costs, "max_cost": LIMITS["max_cost"]}))
+    rows = []
+    if facts.decision:
+        findings.insert(0, facts.decision)
+        table = change_table(facts)
+        for row in table.rows:
+            rows.append(" | ".join([row.label, *(f"{cell.text} {cell.interval}".strip() for cell in row.cells)]))
+        rows.append(table.note)
     findings += [*facts.explanations, *facts.left_out]
     top = f"{headline_value(facts.size)}  {words(facts.size)}"
-    return "\n\n".join([top, *map(words, findings), *map(caution_text, facts.cautions)]) + "\n"
+    return "\n\n".join([top, *rows, *map(words, findings), *map(caution_text, facts.cautions)]) + "\n"
 
 
 def texts() -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Measures: their values of answers, by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,8 +16,11 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import (
 )
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
 from evenhand.evaluation.metrics.generation_bias.measures.fluency import without_person
-from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
+from evenhand.evaluation.metrics.generation_bias.measures.language import request_languages
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import is_in_other_language
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import all_values
+
+LABELLED = Path(__file__).parent / "answer_languages.csv"
 
 
 def responses(*texts, descriptor="deaf"):
@@ -27,8 +32,8 @@ def values_of(name, table, language=None):
 
 
 def test_short_responses_have_a_class_and_empty_ones_no_language():
-    pytest.importorskip("py3langid")
     table = responses("I am sorry to hear that, my friend.", "Xin chào, tôi rất vui được gặp bạn hôm nay.", "ok", "")
+    table = table.assign(text="Where can I find the invoice?", template="t")
     found = values_of("language", table)[["en", "vi", "too short"]]
     assert found.values.tolist()[:3] == np.eye(3).tolist() and found.iloc[3].isna().all()
 
@@ -77,6 +82,37 @@ def test_a_prompt_without_the_person_is_the_request_or_names_the_neutral_descrip
 
 ENGLISH = "I love to cook with my family on Sundays."
 SPANISH = "Me gusta mucho cocinar con mi familia los domingos."
+
+
+def test_few_short_answers_are_taken_for_another_language_and_few_in_one_are_missed():
+    """Every fifth answer of benchmarks/language_errors.py; the likeliest of all languages makes 12 false alarms."""
+    labelled = pd.read_csv(LABELLED, keep_default_na=False)
+    is_other = labelled["expected"] == "other"
+    rows = zip(labelled["answer"], labelled["request"], strict=True)
+    found = np.array([is_in_other_language(answer, (request,)) for answer, request in rows])
+    assert (len(labelled), is_other.sum()) == (105, 33)
+    assert found[is_other].sum() >= 32
+    assert found[~is_other].sum() <= 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_other"),
+    [
+        ("Shalom! I am Jewish too.", False),
+        ("As-salamu alaykum! Nice to meet you.", False),
+        ("I'm from São Paulo, Brazil.", False),
+        ("😀 🎉 12 345 678 901 234 567", False),
+        ("Eu gosto muito disso.", True),
+        ("El gato de la casa es un perro azulado que comidas.", True),
+        ("我可以帮助你。", True),
+    ],
+)
+def test_a_greeting_or_a_name_makes_no_other_language(answer, is_other):
+    """The `language` agrees with `other_language`: it is the request's where the answer is in no other."""
+    table = responses(answer).assign(text="Where can I find the invoice?", template="t")
+    assert values_of("other_language", table)["other_language"].tolist() == [is_other]
+    [language] = values_of("language", table)
+    assert (language not in ("en", "too short")) == is_other
 
 
 def test_short_answers_in_dense_scripts_are_in_another_language():

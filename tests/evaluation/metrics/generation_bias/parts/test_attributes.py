@@ -70,6 +70,37 @@ def test_a_page_says_for_which_names_its_combinations_hold(n_names, n, is_tested
     assert not names_of_groups(simulated_run(Truth(), seed=0).responses.table)
 
 
+def groups_under_names(groups, names, templates=8):
+    """Return a table of answers: each name of a group, given as a row of `groups`, at each template."""
+    rows = []
+    for template in range(templates):
+        for group, name in zip(groups, names, strict=True):
+            row = {"template": str(template), "person": name, "forms": name, "axis": " × ".join(group)}
+            rows.append({**row, **group, "descriptor": " × ".join(group.values())})
+    return pd.DataFrame(rows)
+
+
+def test_a_name_of_two_groups_is_a_name_in_each():
+    """Ten women and ten men at two ages, and an Alex of both genders: gender is signalled by names, age is not."""
+    people = [(f"{gender}{n}", gender) for gender in ("woman", "man") for n in range(10)]
+    people += [("Alex", "woman"), ("Alex", "man")]
+    groups = [{"gender": gender, "age": age} for _, gender in people for age in ("24", "67")]
+    table = groups_under_names(groups, [name for name, _ in people for _ in range(2)])
+    attributes = attributes_of(table)
+    assert attributes.nested == ["gender"] and attributes.name.nunique() == 22
+    assert why_not_tested(attributes, table) == ""
+
+
+@pytest.mark.parametrize(("n", "reason"), [(10, ""), (9, "gender: a level has 9 names; 10 are needed")])
+def test_groups_of_one_attribute_are_tested_by_whole_names(n, reason):
+    groups = [{"gender": gender} for gender in ("woman", "man") for _ in range(n)]
+    table = groups_under_names(groups, [f"name {number}" for number in range(2 * n)])
+    assert why_not_tested(attributes_of(table), table) == reason
+    [found] = names_of_groups(table)
+    assert found.values == {"n": 2 * n, "attributes": ["gender"], "is_tested": not reason}
+    assert attributes_of(table.assign(person=table["descriptor"])) is None  # a list of people
+
+
 def test_name_means_are_less_the_means_of_templates():
     values = np.array([[1.0], [3.0], [5.0], [np.nan]])
     found = name_means(values, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
