@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import wandb
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, TrainerCallback
@@ -307,3 +308,20 @@ def test_thresholds_are_chosen_on_other_texts(tagged, tmp_path):
 
 
 FILES = {"texts": "texts", "dev_texts": "dev", "test_texts": "test"}
+
+
+def test_the_training_logs_to_the_run_of_the_command(texts, tmp_path, monkeypatch):
+    """The trainer of transformers would open a run of its own: in another project, and with the command's arguments."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    open_runs = []
+
+    def fit_nothing(*arguments):
+        report_to = arguments[-1]
+        open_runs.append((report_to, wandb.run and wandb.run.project))
+        raise InputError("texts", "nothing is trained")
+
+    monkeypatch.setattr("evenhand.recipes.train_classifier.fit_classifier", fit_nothing)
+    for report_to in ("none", "wandb"):
+        with pytest.raises(InputError, match="nothing is trained"):
+            train_classifier(make_settings(texts, tmp_path / report_to, report_to=report_to))
+    assert open_runs == [("none", None), ("wandb", "evenhand")]
