@@ -401,6 +401,7 @@ def write_sweep(
         "classifier": getattr(experiment.measure, GENERATION_BIAS).style_classifier.name,
         "n": None if fgb is None else fgb.n,
         "base_folder": str(points[0].before.output_dir),
+        "tuning": str(points[0].tune.output_dir) if len(points) == 1 and points[0].tune else "",
         "people": people,
         "n_points": n_points,
         "swept": swept,

@@ -119,7 +119,8 @@ class Sweep:
     [change of pooled SCGB*, two-sided p-value]}; `folder` is the comparison's folder, relative to the sweep's folder.
     The columns THRESHOLD_COLUMNS are NaN if the point's method reads no labels. `classifier` is the name of the style
     classifier, and `n` the number of responses of a measurement; both are in the captions of tables. `base_folder`
-    is the folder of the (first) measurement of the base model, as on the command line. `people` has a sentence for each
+    is the folder of the (first) measurement of the base model, as on the command line, and `tuning` that of the tuning
+    if there is one point, whose method trains. `people` has a sentence for each
     comparison: who is shown to be treated differently first of all, before and after. `n_points` is the number of
     points when all have ended; 0: as many as `points` has.
     """
@@ -133,6 +134,7 @@ class Sweep:
     classifier: str = ""
     n: int | None = None
     base_folder: str = ""
+    tuning: str = ""
     people: Sequence[str] = ()
     n_points: int = 0
 
