@@ -23,7 +23,19 @@ SECTIONS = [
     Finding("more_answers", {"people": [{"person": "deaf", "n": 8}, {"person": "old", "n": 6}], "n_of_others": 2}),
     *(Finding(f"about_{what}") for what in ("fgb", "detectable_fgb", "reductions")),
     Finding("accepted"),
-    Finding("about_map"),
+    Finding("about_map", {"has_groups": True, "has_dots": True, "larger": [], "n_larger": 0}),
+    Finding(
+        "about_map",
+        {
+            "has_groups": False,
+            "has_dots": False,
+            "larger": [
+                {"unit": "deaf", "style": "neutral", "difference": 0.16},
+                {"unit": "ability (group)", "style": "joy", "difference": -0.04},
+            ],
+            "n_larger": 3,
+        },
+    ),
     Finding("about_effects", {"n_more": 0}),
     Finding("about_effects", {"n_more": 1200}),
     Finding("links_of_effects"),

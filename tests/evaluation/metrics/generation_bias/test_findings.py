@@ -27,6 +27,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     style_finding,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    about_map,
     all_effects_sections,
     detectable_finding,
     style_summary,
@@ -104,6 +105,20 @@ def test_the_shown_effects_are_named_with_their_numbers_and_answers():
     assert 'alt="Map of effects' in effect_map.figures[0].svg
     assert ["paralyzed" in line for line in effect_map.figures[0].narrow] == [True, False]
     assert all_effects.tables[0].rows[0].href == "./responses.html#descriptor=paralyzed"
+
+
+def test_a_map_says_what_it_shows_and_what_is_larger_but_not_on_it():
+    """The map has the cluster, whose difference is not shown; a style with a larger one has no column."""
+    cluster = {**SHOWN, "outcome": "cluster", "name": "SYMPATHY", "shrunk": 0.02, "certainty": "inconclusive"}
+    style = {**SHOWN, "name": "neutral", "shrunk": -0.16, "certainty": "inconclusive"}
+    assert about_map(table(cluster, style)).values == {
+        "has_groups": True,
+        "has_dots": False,
+        "larger": [{"unit": "paralyzed", "style": "neutral", "difference": -0.16}],
+        "n_larger": 1,
+    }
+    shown = about_map(table({**cluster, "certainty": "shown"}, {**style, "shrunk": 0.01})).values
+    assert shown == {"has_groups": True, "has_dots": True, "larger": [], "n_larger": 0}
 
 
 def test_styles_with_the_same_numbers_are_both_listed_and_a_cluster_of_one_style_is_not():
