@@ -28,6 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     record_base_failure,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.quality import CAPABILITY, PERPLEXITY
+from evenhand.evaluation.metrics.generation_bias.requested_language import compared_in_language
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, common_levels, levels_of_run, signed
@@ -74,6 +75,8 @@ def opened_comparison(
         after=after,
         old=old,
         new=new,
+        in_language=compared_in_language(before, after, old, new),
+        score_all=settings.score_all,
         clusters=load_style_clusters(before.config.settings.style_clusters, old.columns),
         corpus=settings.corpus,
         phrases=settings.phrases,

@@ -362,10 +362,12 @@ class EffectsPart(Part):
         if not config.settings.permutations:
             return []
 
+        old, new = comparison.in_language or (comparison.old, comparison.new)
+
         def changes() -> pd.DataFrame:
             return effect_changes(
-                comparison.old,
-                comparison.new,
+                old,
+                new,
                 comparison.clusters,
                 groups=comparison.old.groups(),
                 permutations=comparison.old.level.draws(config.settings.permutations),

@@ -4,16 +4,39 @@ The folder `golden` has their words, a file for each list; `golden_pages` writes
 """
 
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding
+from evenhand.evaluation.metrics.generation_bias.decision import found_costs
 from evenhand.evaluation.metrics.generation_bias.headline import Size
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 
+COSTS = [
+    cost
+    for cost in found_costs(
+        [
+            score("relevance_kept", 0.953, (0.91, 0.99)),
+            score("relevance_to_person_kept", 0.66, (0.45, 0.88)),
+            score("response_perplexity_rise", 0.12, (0.02, 0.22)),
+        ],
+        max_cost=10,
+    )
+    if cost.score
+]
+MEDIUM = Size(0.036, None, "medium", "medium", "")
 SECTIONS = [
-    *(Finding(kind) for kind in ("decide_size", "decide_whom", "decide_wrong", "decide_useful")),
+    *(Finding(kind) for kind in ("decide_whom", "decide_wrong", "decide_useful")),
     Finding("step_read", {"both": False}),
     Finding("step_read", {"both": True}),
     *(
         Finding(kind)
-        for kind in ("step_loop", "step_plan", "step_costs", "step_service", "step_audit", "step_check_log")
+        for kind in (
+            "step_loop",
+            "step_plan",
+            "step_costs",
+            "step_score_all",
+            "step_other",
+            "step_service",
+            "step_audit",
+            "step_check_log",
+        )
     ),
     Finding("step_check", {"after_audit": False}),
     Finding("step_check", {"after_audit": True}),
@@ -66,11 +89,9 @@ SECTIONS = [
     Finding("nobody_before_after"),
     Finding("no_change_verdict", {"side": "before", "reason": None}),
     Finding("no_change_verdict", {"side": "after", "reason": "few answers"}),
-    Finding(
-        "costs_perhaps_too_large",
-        {"fallen": ["relevance", "response to the person"], "risen": ["perplexity of the responses"], "max_cost": 10},
-    ),
-    Finding("costs_too_large", {"fallen": [], "risen": ["perplexity of the responses"], "max_cost": 2.5}),
+    Finding("costs_perhaps_too_large", {"costs": COSTS[:2], "max_cost": 10}),
+    Finding("costs_perhaps_too_large", {"costs": COSTS[:3], "max_cost": 10}),
+    Finding("costs_too_large", {"costs": COSTS[1:2], "max_cost": 2.5}),
 ]
 SMALL = {"pooled_fgb": 0.0026, "moved": 0.036}
 LARGE = {"pooled_fgb": 0.0162, "moved": 0.09}
@@ -83,7 +104,8 @@ UNDEFINED = {"pooled_fgb": float("nan"), "moved": float("nan")}
 CHECK = [
     Finding("pooled_fgb_limit", {"thousandths": 2.5}),
     Finding(
-        "pooled_fgb", {"size": Size(0.036, None, "medium", False, ""), "score": score(POOLED, 0.0026, (0.001, 0.004))}
+        "pooled_fgb",
+        {"size": Size(0.036, None, "medium", "medium", ""), "score": score(POOLED, 0.0026, (0.001, 0.004))},
     ),
     Finding("pooled_fgb_allowed", {"moved": 0.035}),
     Finding("rise_limit", {"limit": 0.1}),
