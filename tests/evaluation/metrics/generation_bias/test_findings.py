@@ -88,6 +88,13 @@ def section_of(*rows, choose=lambda effect: pair(effect["unit"])):
     return people_section(list(map(person_finding, rows)), list(map(choose, rows)), [style_summary(frame)])
 
 
+def test_nobody_is_shown_only_where_no_attribute_is():
+    summary = [style_summary(table(OPEN))]
+    found = Finding("shown_attributes", {"names": ["age"], "of_style": True, "of_others": False})
+    assert people_section([], [], summary).sentences == [words(Finding("nobody"))]
+    assert people_section([], [], summary, [found]).sentences == [words(found)]
+
+
 def page_of(*sections):
     return Page("Title", "model", "2026-01-01", "2.1", "caption", "A verdict.", sections=sections)
 
