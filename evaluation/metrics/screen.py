@@ -427,12 +427,13 @@ def divergence_scores(
     if kind == Kind.LEVEL and is_bounded(table):
         metrics = {AT_LEAST: DIVERGENCE, AT_MOST: AT_MOST, OWN_WORDS: OWN_WORDS}
     largest = math.log(table[columns.DESCRIPTOR].nunique())
-    bounds = (0.0, largest) if kind == Kind.LEVEL else (-largest, largest)
+    bounds_of_divergence = (0.0, largest) if kind == Kind.LEVEL else (-largest, largest)
     cuts: list[tuple[dict[str, str], pd.DataFrame]] = [({}, table)]
     for column in (columns.AXIS, columns.DESCRIPTOR):
         cuts += [({column: str(value)}, rows) for value, rows in table.groupby(column)]
     scores = []
     for name, column in metrics.items():
+        bounds = (-math.inf, math.inf) if name == OWN_WORDS else bounds_of_divergence  # a part may be negative
         for group, rows in cuts:
             values = rows.groupby(columns.TEMPLATE)[column].mean().to_numpy(dtype=np.float64)
             interval = mean_interval(values, bounds)
@@ -441,7 +442,7 @@ def divergence_scores(
                     metric=name,
                     value=float(values.mean()),
                     ideal=0.0 if name in (DIVERGENCE, AT_LEAST) else None,
-                    bounds=(-math.inf, math.inf) if name == OWN_WORDS else bounds,
+                    bounds=bounds,
                     n=len(values),
                     n_of="templates",
                     interval=interval,

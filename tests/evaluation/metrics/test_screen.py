@@ -84,10 +84,12 @@ def test_scores_are_means_over_templates_with_student_intervals():
             "axis": "x",
             "descriptor": ["a", "b", "a", "b"],
             "divergence": [0.1, 0.2, 0.3, 0.2],
-            "own_words": 0.0,
+            "own_words": [-0.1, 0.0, -0.2, 0.0],
         }
     )
     scores = divergence_scores(table, {})
+    own_words = find_score(scores, "own_words", descriptor="a")  # a part of the divergence may be negative
+    assert own_words.interval == pytest.approx((-0.15 - 12.706 * 0.05, -0.15 + 12.706 * 0.05), abs=1e-3)
     everybody = find_score(scores, "divergence")
     assert everybody.value == pytest.approx(0.2) and everybody.n == 2
     assert everybody.bounds == (0, pytest.approx(math.log(2)))
