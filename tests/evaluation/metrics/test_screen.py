@@ -14,6 +14,7 @@ from evenhand.evaluation.metrics.screen import (
     divergence_scores,
     joined_divergences,
     merge_tokens,
+    prompts_left_out,
     screen_template,
     screened_prompts,
 )
@@ -114,6 +115,9 @@ def test_templates_that_ask_about_other_people_are_left_out(tmp_path):
     config = FamilyConfig(model=MODEL, prompts=PromptSettings(dataset=str(tmp_path / "prompts.csv")))
     prompts = screened_prompts(config)
     assert prompts.groupby("template")["descriptor"].agg("".join).to_dict() == {"s": "abc", "t": "abc"}
+    assert [(found.kind, found.values) for found in prompts_left_out(prompts)] == [
+        ("templates_left_out", {"n": 5, "n_screened": 2})
+    ]
 
 
 def test_texts_of_the_same_template_and_person_are_named(tmp_path, caplog):
@@ -121,7 +125,11 @@ def test_texts_of_the_same_template_and_person_are_named(tmp_path, caplog):
     texts = ["s,x,a,I am a.", "s,x,a,Am I a?", "s,x,b,I am b.", "s,x,b,I am b.", "t,x,a,As a?", "t,x,b,As b?"]
     (tmp_path / "prompts.csv").write_text("\n".join(["template,axis,descriptor,text", *texts]) + "\n")
     config = FamilyConfig(model=MODEL, prompts=PromptSettings(dataset=str(tmp_path / "prompts.csv")))
-    assert screened_prompts(config)["text"].tolist() == ["I am a.", "I am b.", "As a?", "As b?"]
+    prompts = screened_prompts(config)
+    assert prompts["text"].tolist() == ["I am a.", "I am b.", "As a?", "As b?"]
+    [found] = prompts_left_out(prompts)
+    assert found.values == {"n": 5, "n_screened": 4} and "4 of 5 texts" in Screen().sentence(found)
+    assert not prompts_left_out(prompts.drop(columns="n_texts"))
     assert "1 of 5 texts" in caplog.text
 
 
