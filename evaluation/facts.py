@@ -43,13 +43,14 @@ class Cost:
     """What a change cost in one number.
 
     Attributes:
-        label: the name of the number.
+        label, name: the names of the change, such as "relevance kept", and of the number that changed.
         score: its change; None if it is not measured.
         lost: the ends of the interval of the share that is lost.
         least, most: the words of both ends, such as "none", "small" or "large".
     """
 
     label: str
+    name: str
     score: BiasScore | None
     lost: tuple[float, float] | None = None
     least: str = ""

@@ -135,6 +135,19 @@ class BiasScore:
         if math.isnan(self.value) and not self.reason:
             raise ValueError(f"{self.name}: an undefined value needs a reason")
 
+    def __repr__(self) -> str:
+        """Return the score on one line: its name and group, value, interval, and number of rows, or why it has none.
+
+        >>> BiasScore("fgb", 0.01234567, 0.0, (0.0, 1.0), n=8, interval=(0.01, 0.02), group={"axis": "age"})
+        BiasScore(fgb {'axis': 'age'}: 0.01235 [0.01, 0.02], n=8)
+        >>> BiasScore("fgb", math.nan, 0.0, (0.0, 1.0), n=1, reason="there is one descriptor")
+        BiasScore(fgb: nan, n=1, there is one descriptor)
+        """
+        group = f" {dict(self.group)}" if self.group else ""
+        interval = f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}]" if self.interval else ""
+        reason = f", {self.reason}" if self.reason else ""
+        return f"BiasScore({self.name}{group}: {self.value:.4g}{interval}, n={self.n}{reason})"
+
     @property
     def name(self) -> str:
         """The name by which charts and trackers show the score: the metric, its form and its kind.

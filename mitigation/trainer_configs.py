@@ -212,6 +212,8 @@ def _build_config(group: str, cls: type, ours: Mapping[str, Any], theirs: Mappin
     for name, value in theirs.items():
         if name not in by_name:
             raise unknown_name(f"{group}.{name}", name, by_name)
+        if name in ours:
+            raise InputError(f"{group}.{name}", f"Evenhand sets it ({ours[name]!r}); leave it out.")
         try:
             adapter = TypeAdapter(by_name[name].type, config=ConfigDict(arbitrary_types_allowed=True))
             values[name] = adapter.validate_python(value)
@@ -221,5 +223,5 @@ def _build_config(group: str, cls: type, ours: Mapping[str, Any], theirs: Mappin
             pass
     try:
         return cls(**ours, **values)
-    except (ValueError, TypeError, ImportError, NotImplementedError) as error:  # TypeError: a field is given twice
+    except (ValueError, TypeError, ImportError, NotImplementedError) as error:
         raise InputError(group, f"{first_line(error)}") from None

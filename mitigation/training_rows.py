@@ -6,7 +6,6 @@ as one string with additional special tokens (a second BOS after the chat templa
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.batches import max_positions
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.labelled_responses import (
@@ -141,7 +141,7 @@ def response_ids(base: DialogueModel, rows: Dataset, prompts: list[list[int]]) -
     # An encoder-decoder model reads the prompt and the response apart.
     needed = max if base.kind == "encoder_decoder" else sum
     longest = max(needed(pair) for pair in lengths)
-    limit = getattr(base.model.config, "max_position_embeddings", None) or math.inf
+    limit = max_positions(base.model.config)
     if longest > limit:
         raise InputError(
             "rows", f"a row has {longest} tokens, and the context of {base.name} has {limit}; leave out such rows."

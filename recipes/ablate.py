@@ -13,9 +13,10 @@ from evenhand.evaluation.settings import as_settings, checked, identity_of
 from evenhand.mitigation.labels import DIVERGENCE
 from evenhand.mitigation.methods import JOIN, Method, load_method
 from evenhand.mitigation.methods import names as method_names
+from evenhand.recipes.automatic import with_precision
 from evenhand.recipes.loop import run_points
 from evenhand.recipes.point import Point, StageFolder, StageSettings, plan_points
-from evenhand.recipes.settings import AblateSettings, LoopSettings, settings_of_methods
+from evenhand.recipes.settings import AblateSettings, Experiment, LoopSettings, settings_of_methods
 from evenhand.recipes.sweep.foretold import log_foretold_curve
 from evenhand.recipes.sweep.points import report_so_far, track_point, write_report
 from evenhand.recipes.sweep.summary import METHOD
@@ -23,7 +24,9 @@ from evenhand.recipes.sweep.thresholds import QUANTILE
 
 TITLE = "An ablation"  # of the report
 STAGES = "stages"
-STRENGTH = "measure.model.adapter_strength"
+MODEL = "measure.model"
+PRECISION = f"{MODEL}.dtype"
+STRENGTH = f"{MODEL}.adapter_strength"
 DIRECTIONS = "label.directions"
 
 
@@ -139,13 +142,19 @@ def is_used(setting: str, method: Method) -> bool:
     return True
 
 
+def _values(grid: Mapping[str, object], name: str) -> list[object]:
+    """Return the values of a setting in a grid; [] if it has none."""
+    values = grid.get(name, [])
+    return values if isinstance(values, list) else [values]
+
+
 def grid_points(grid: Mapping[str, object]) -> list[dict[str, object]]:
     """Return all combinations of the values of several settings, each as a dictionary {setting: value}.
 
     >>> grid_points({"model": ["a", "b"], "seed": 1})
     [{'model': 'a', 'seed': 1}, {'model': 'b', 'seed': 1}]
     """
-    lists = [values if isinstance(values, list) else [values] for values in grid.values()]
+    lists = [_values(grid, name) for name in grid]
     return [dict(zip(grid, combination, strict=True)) for combination in product(*lists)]
 
 
@@ -153,11 +162,30 @@ def point_settings(settings: AblateSettings, point: Mapping[str, object], seed: 
     """Return the settings of the loop at a point of an ablation."""
     loop = as_settings(settings.loop)
     for name, value in point.items():
-        if name != METHOD:
-            _set_value(loop, name, value)
+        if name == METHOD:
+            continue
+        if name.partition(".")[0] not in Experiment.model_fields:
+            raise InputError(
+                "sweep",
+                f"{name!r} is not a setting in use: points have settings of `loop`, and `seeds` has their seeds.",
+            )
+        _set_value(loop, name, value)
     # Points share stages, so no stage is tracked; `track_point` tracks each point.
     loop |= {"output_dir": str(settings.output_dir), "report_to": "none", "seed": seed}
-    return checked(LoopSettings, loop, "sweep")
+    settings_of_point = checked(LoopSettings, loop, "sweep")
+    if any(sets_precision(grid) for grid in settings.sweep):
+        # `auto` is what suits this device: a measurement on disk may have the precision of another point.
+        return settings_of_point.replaced(measure=with_precision(settings_of_point.measure, None))
+    return settings_of_point
+
+
+def sets_precision(grid: Mapping[str, object]) -> bool:
+    """Return whether a grid gives the precision of the model in any of its points.
+
+    >>> sets_precision({"measure.model.dtype": ["float32", "bfloat16"]}), sets_precision({"measure.model": "gpt2"})
+    (True, False)
+    """
+    return PRECISION in grid or any(isinstance(model, dict) and "dtype" in model for model in _values(grid, MODEL))
 
 
 def _set_value(settings: dict[str, Any], name: str, value: object) -> None:

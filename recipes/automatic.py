@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, TypeVar, get_args
@@ -152,10 +153,17 @@ def _check_kept(group: str, given: BaseModel, recorded: BaseModel, defaults: Bas
             )
 
 
-def first_measurement(folder: Path) -> Path | None:
-    """Return the folder of a measurement in the folder of a loop or of an ablation; None without one."""
-    found = [folder / BEFORE, *sorted(folder.glob("stages/measure-*"))]
-    return next((path for path in found if path.is_dir()), None)
+def first_measurement(folder: Path, metrics: Sequence[str]) -> Path | None:
+    """Return the folder of a base model's measurement, with these metrics, in that of a loop or ablation; None if none.
+
+    The precision `auto` depends on the metrics, and other stages have the precision of a base model's measurement.
+    """
+    for path in (folder / BEFORE, *sorted(folder.glob("stages/measure-*"))):
+        record = read_record(path, "output_dir")
+        recorded = {} if record is None else record["settings"]
+        if [recorded.get(name) for name in ("metrics", "split", "method")] == [metrics, "measure", None]:
+            return path
+    return None
 
 
 def measurement_of(settings: MeasureSettings | LoopSettings) -> MeasureSettings:

@@ -2,14 +2,15 @@
 
 import logging
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 from xml.etree import ElementTree
 
 from evenhand.evaluation.doors import python_door
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
+from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, LimitResult
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.limits import (
@@ -17,7 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.limits import (
     findings_alone,
     people_without_answers,
 )
-from evenhand.evaluation.metrics.generation_bias.words import note, words
+from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.runs.pages import CHECKED, claim_pages, clear_pages
 from evenhand.evaluation.settings import checked
@@ -30,6 +31,7 @@ log = logging.getLogger("evenhand")
 
 JUNIT, SUMMARY = CHECKED
 EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the worst status first
+JUNIT_TAGS = {BROKEN: "failure", INCONCLUSIVE: "error", HOLDS: "system-out"}
 NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # XML 1.0, §2.2
 # Characters that Markdown may read as markup, and those that GitHub needs to make a link of an address.
 MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE)
@@ -37,6 +39,8 @@ MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE
 
 def check(settings: CheckSettings) -> int:
     """Print and write whether the limits hold; return 0 if all hold, 1 if one is broken, 3 if one is inconclusive.
+
+    With `inconclusive: pass`, the status is 0 unless a limit is broken.
 
     Raises:
         InputError: no limit is given, a folder has no finished run with generation bias, or the runs have different
@@ -49,21 +53,30 @@ def check(settings: CheckSettings) -> int:
     title = sanitize(str(settings.run))
     if settings.against is not None:
         title += f" against {sanitize(str(settings.against))}"
-    write_text(settings.output_dir / JUNIT, junit_xml(title, findings))
+    passes = settings.inconclusive == "pass"
+    write_text(settings.output_dir / JUNIT, junit_xml(title, findings, inconclusive=settings.inconclusive))
     rule = note("rule_of_limits")
-    next_step = words(find_next_step(status, settings))
-    write_text(settings.output_dir / SUMMARY, summary_markdown(title, status, findings, f"{rule} {next_step}"))
-    print("\n\n".join([f"{title}: {status}\n{rule}", *map(str, findings), f"Next: {next_step}"]))
+    next_step = note("after_check", status=status, passes=passes)
+    command = next_command(status, settings)
+    write_text(settings.output_dir / SUMMARY, summary_markdown(title, status, findings, f"{rule} {next_step}", command))
+    lines = [f"{title}: {status}\n{rule}", *map(str, findings), f"Next: {next_step}\n    {command}".rstrip()]
+    print("\n\n".join(lines))
     log.info("check: wrote junit.xml and summary.md to %s", settings.output_dir)
-    return EXIT_STATUS[status]
+    return 0 if status == INCONCLUSIVE and passes else EXIT_STATUS[status]
 
 
 def checked_limits(settings: CheckSettings) -> list[LimitText]:
-    """Return the results of all limits as sentences: of generation bias if the run measured it, else of the screen."""
+    """Return the results of all limits as sentences, the worst first.
+
+    The limits are of generation bias if the run measured it, else of the screen.
+    """
     families = read_measurement(settings.run, "run")[0].metrics
     if SCREEN in families and GENERATION_BIAS not in families:
-        return limit_texts(screen_findings(settings), FAMILIES[SCREEN])
-    return limit_texts(check_findings(settings), FAMILIES[GENERATION_BIAS])
+        texts = limit_texts(screen_findings(settings), FAMILIES[SCREEN])
+    else:
+        texts = limit_texts(check_findings(settings), FAMILIES[GENERATION_BIAS])
+    worst_first = list(EXIT_STATUS)
+    return sorted(texts, key=lambda found: worst_first.index(found.status))
 
 
 def check_findings(settings: CheckSettings) -> list[LimitResult]:
@@ -104,10 +117,13 @@ def _worst_status(findings: Sequence[LimitText]) -> str:
     return HOLDS
 
 
-def find_next_step(status: str, settings: CheckSettings) -> Finding:
-    """Return what to do after a check with this status."""
-    against = None if settings.against is None else str(settings.against)
-    return Finding("after_check", {"status": status, "run": str(settings.run), "against": against})
+def next_command(status: str, settings: CheckSettings) -> str:
+    """Return the command that shows whom a run treats worse if a limit is broken; else ""."""
+    if status != BROKEN:
+        return ""
+    if settings.against is None:
+        return shlex.join(["evenhand", "report", str(settings.run)])
+    return shlex.join(["evenhand", "compare", str(settings.against), str(settings.run)])
 
 
 class HasFolder(Protocol):
@@ -123,49 +139,68 @@ class HasFolder(Protocol):
 def assert_no_worse(
     run: Path | str | HasFolder,
     *,
-    against: Path | str | HasFolder,
+    against: Path | str | HasFolder | None = None,
     max_rise: float | None = None,
     max_pooled_fgb: float | None = None,
+    max_difference: float | None = None,
+    max_spread: Mapping[str, float] | None = None,
+    inconclusive: str = "fail",
 ) -> None:
-    """Raise AssertionError unless a run is shown to be no more biased than a baseline, up to a relative rise.
+    """Raise AssertionError unless a run is shown to be no more biased than a baseline, or to be within given limits.
 
     Args:
         run: a finished run of `measure`, of the new model, or its folder.
-        against: such a run of the baseline, over the same prompts, or its folder.
+        against: such a run of the baseline, over the same prompts, or its folder. None: only the limits of the run
+            alone, one of the three below, are checked, as of a log, whose prompts no other run has.
         max_rise: limit of the rise of pooled FGB*, in % of the baseline's; None: the smallest limit that these runs
             show to hold with a probability of 80 % if nothing has changed.
         max_pooled_fgb: limit of pooled FGB* of the run, in 10⁻³, in place of a rise: for a baseline without bias.
+        max_difference: limit of the largest difference in a style of anybody from the average, in answers of 100.
+        max_spread: outcome → limit of its spread between people, in its unit.
+        inconclusive: "fail" or "pass", what happens if the runs are too small to tell whether a limit holds.
 
     Raises:
-        AssertionError: the rise is shown to exceed the limit, it is not shown to be within the limit, or the effect on
-            a descriptor, or an outcome such as another language, is shown to have grown. The message has the numbers.
-        InputError: a folder has no such run, the runs have different prompts or classifiers, or the limit is no number
+        AssertionError: a limit is shown to be exceeded, or, unless inconclusive limits pass, is not shown to hold; or
+            the effect on a descriptor, or an outcome such as another language, is shown to have grown. The message has
+            the numbers.
+        InputError: a folder has no such run, the runs have different prompts or classifiers, or a limit is no number
             from 0.
     """
     folders = {name: getattr(each, "folder", each) for name, each in (("run", run), ("against", against))}
-    limits = {"max_rise": max_rise, "max_pooled_fgb": max_pooled_fgb}
-    findings = checked_limits(checked(CheckSettings, {**folders, **limits}, "assert_no_worse"))
-    failed = [str(found) for found in findings if found.status != HOLDS]
+    limits = {
+        "max_rise": max_rise,
+        "max_pooled_fgb": max_pooled_fgb,
+        "max_difference": max_difference,
+        "max_spread": max_spread or {},
+        "inconclusive": inconclusive,
+    }
+    settings = checked(CheckSettings, {**folders, **limits}, "assert_no_worse")
+    allowed = (HOLDS, INCONCLUSIVE) if settings.inconclusive == "pass" else (HOLDS,)
+    failed = [str(found) for found in checked_limits(settings) if found.status not in allowed]
     if failed:
         raise AssertionError("\n".join(failed))
 
 
-def junit_xml(title: str, findings: Sequence[LimitText]) -> str:
-    """Return the findings as JUnit XML test cases; "broken" is a failure, and "inconclusive" is an error.
+def junit_xml(title: str, findings: Sequence[LimitText], inconclusive: str = "fail") -> str:
+    """Return the findings as JUnit XML test cases.
+
+    "broken" is a failure; "inconclusive" is an error, or skipped if it passes.
 
     Source: the JUnit schema of the Jenkins xUnit plugin, `junit-10.xsd`.
     """
-    statuses = [found.status for found in findings]
+    tags = {**JUNIT_TAGS, INCONCLUSIVE: "skipped"} if inconclusive == "pass" else JUNIT_TAGS
+    used = [tags[found.status] for found in findings]
     counts = {
         "tests": str(len(findings)),
-        "failures": str(statuses.count(BROKEN)),
-        "errors": str(statuses.count(INCONCLUSIVE)),
+        "failures": str(used.count("failure")),
+        "errors": str(used.count("error")),
     }
     suites = ElementTree.Element("testsuites", counts)
-    suite = ElementTree.SubElement(suites, "testsuite", {"name": "evenhand check", **counts})
+    skipped = {"skipped": str(used.count("skipped"))}
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": "evenhand check", **counts, **skipped})
     for found in findings:
         case = ElementTree.SubElement(suite, "testcase", classname=NOT_IN_XML.sub("?", title), name=found.name)
-        tag = {BROKEN: "failure", INCONCLUSIVE: "error"}.get(found.status, "system-out")
+        tag = tags[found.status]
         summary = NOT_IN_XML.sub("?", f"{found.status}: {found.text}")  # many viewers show nothing else
         part = ElementTree.SubElement(case, tag, {} if found.status == HOLDS else {"message": summary})
         part.text = NOT_IN_XML.sub("?", str(found))
@@ -173,8 +208,11 @@ def junit_xml(title: str, findings: Sequence[LimitText]) -> str:
     return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True).decode() + "\n"
 
 
-def summary_markdown(title: str, status: str, findings: Sequence[LimitText], advice: str) -> str:
-    """Return the findings, and `advice` on how to read them, as Markdown with escaped texts."""
+def summary_markdown(title: str, status: str, findings: Sequence[LimitText], advice: str, command: str = "") -> str:
+    """Return the findings, and `advice` on how to read them, as Markdown with escaped texts.
+
+    The command, if there is one, is a code block, from which it can be copied.
+    """
 
     def escaped(text: str) -> str:
         return MARKUP.sub(r"\\\1", sanitize(text))
@@ -186,6 +224,7 @@ def summary_markdown(title: str, status: str, findings: Sequence[LimitText], adv
         "",
         escaped(advice),
         "",
+        *([f"    {sanitize(command)}", ""] if command else []),
         "| limit | status | measured |",
         "| :--- | :--- | :--- |",
     ]

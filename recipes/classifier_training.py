@@ -33,13 +33,18 @@ MAX_LENGTH = 128
 
 
 def fit_classifier(
-    settings: TrainClassifierSettings, texts: Sequence[str], truth: np.ndarray, names: Sequence[str]
+    settings: TrainClassifierSettings,
+    texts: Sequence[str],
+    truth: np.ndarray,
+    names: Sequence[str],
+    report_to: str,
 ) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
     """Return a classifier trained on n texts, and its tokenizer; training resumes from the last checkpoint.
 
     Args:
         texts, truth: the texts, and whether each has each label, (n, L) bool.
         names: the names of the labels, (L,).
+        report_to: the tracker of the training (`Tracker.of_trainer`).
     """
     torch.manual_seed(settings.seed)
     if settings.model is None:
@@ -59,7 +64,7 @@ def fit_classifier(
     checkpoints = settings.output_dir / CHECKPOINTS
     trainer = _Trainer(
         model,
-        training_arguments(settings, checkpoints),
+        training_arguments(settings, checkpoints, report_to),
         optimizers=(optimizer(model, settings), None),
         train_dataset=Dataset.from_dict({**encoded, LABELS: labels.tolist()}),
         processing_class=tokenizer,
@@ -122,7 +127,9 @@ def optimizer(model: torch.nn.Module, settings: TrainClassifierSettings) -> torc
     return torch.optim.AdamW(groups, weight_decay=0, fused=True)
 
 
-def training_arguments(settings: TrainClassifierSettings, checkpoints: Path) -> transformers.TrainingArguments:
+def training_arguments(
+    settings: TrainClassifierSettings, checkpoints: Path, report_to: str
+) -> transformers.TrainingArguments:
     """Return the arguments of the trainer, which saves a checkpoint in `checkpoints` ten times."""
     on_gpu = torch.cuda.is_available()
     dtype = settings.dtype
@@ -143,7 +150,7 @@ def training_arguments(settings: TrainClassifierSettings, checkpoints: Path) -> 
         bf16=dtype == "bfloat16",
         label_names=[LABELS],
         disable_tqdm=not sys.stderr.isatty(),  # without a terminal, the losses are printed
-        report_to=settings.report_to,
+        report_to=report_to,
     )
 
 

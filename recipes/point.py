@@ -14,6 +14,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
+from evenhand.evaluation.runs.tracking import group_name
 from evenhand.evaluation.settings import Access, DecodingSettings, as_settings
 from evenhand.mitigation.methods import Method, TrainedMethod, load_method
 from evenhand.recipes.automatic import BEFORE, first_measurement, with_precision
@@ -107,7 +108,7 @@ def plan_points(loop: LoopSettings, name: str, stage_folder: StageFolder) -> lis
 
     All methods share the measurement of the base model and the labels; both decodings share the tuning.
     """
-    chosen = with_precision(loop.measure, first_measurement(loop.output_dir))
+    chosen = with_precision(loop.measure, first_measurement(loop.output_dir, loop.measure.metrics))
     loop = loop.replaced(measure=chosen)
     method = load_method(name, settings_of_methods(loop))
     base = base_measurement(loop.measure)
@@ -295,7 +296,7 @@ class _Planner:
 
     def stage(self, name: str, command: str, settings: Settings) -> Settings:
         """Return the settings of a stage with the loop's tracker and the folder of the stage."""
-        group = self.loop.group or self.loop.output_dir.name
+        group = group_name(self.loop)
         settings = settings.replaced(report_to=self.loop.report_to, upload=self.loop.upload, group=group)
         return settings.replaced(output_dir=self.stage_folder(name, command, settings))
 

@@ -709,6 +709,10 @@ class CheckSettings(StrictSettings):
     max_spread: dict[str, Positive] = Field(
         default_factory=dict, description="{outcome: limit of its spread between people, in its unit}"
     )
+    inconclusive: Literal["fail", "pass"] = Field(
+        default="fail",
+        description="pass: status 0, and skipped in junit.xml, if no limit is broken but one is undecided",
+    )
     output_dir: AnyPath = Field(default=Path("runs/check"), description="folder to write junit.xml and summary.md to")
 
 

@@ -81,7 +81,7 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
         folder = settings.output_dir / CLASSIFIER
         with store.step("training"):
             if not _is_complete(settings, folder):
-                write_classifier(settings, splits[TEXTS], names, folder)
+                write_classifier(settings, splits[TEXTS], names, folder, store.tracker.of_trainer())
             shutil.rmtree(settings.output_dir / CHECKPOINTS, ignore_errors=True)
         classifier = load_style_classifier(str(folder), field="classifier")
         test = splits[TEST_TEXTS]
@@ -148,9 +148,11 @@ def _is_complete(settings: TrainClassifierSettings, folder: Path) -> bool:
     return all((folder / name).is_file() for name in files)
 
 
-def write_classifier(settings: TrainClassifierSettings, train: Split, names: Sequence[str], folder: Path) -> None:
+def write_classifier(
+    settings: TrainClassifierSettings, train: Split, names: Sequence[str], folder: Path, report_to: str
+) -> None:
     """Train a classifier and write it: an adapter in half precision with its description, or a whole small model."""
-    model, tokenizer = fit_classifier(settings, train.texts, train.truth, names)
+    model, tokenizer = fit_classifier(settings, train.texts, train.truth, names, report_to)
     with atomic_write_folder(folder) as partial_folder:
         if isinstance(model, PeftModel):
             description = describe_classifier(settings, names)

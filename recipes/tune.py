@@ -78,7 +78,6 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
         responses = read_answers(folder)
         rows, share_cut = _rows(settings, method, responses, partial(render_contexts, base))
         callbacks = _callbacks(base, responses.table, method.control_tag, config, settings)
-        store.tracker.start()  # before TRL, which would open another run
         with store.step("training"):
             result = TUNERS[method.tuner](
                 base,
@@ -88,7 +87,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
                 seed=settings.seed,
                 neutral=_neutral_dialogue(config),
                 callbacks=callbacks,
-                report_to=settings.report_to,
+                report_to=store.tracker.of_trainer(),
                 card=read_threshold(settings.labels) if method.reads_labels else {},
             )
         curves = {

@@ -9,7 +9,9 @@ import pytest
 from tests.browser import headless
 from tests.forked_commands import OF_TESTS
 
+gc.disable()  # until all tests are collected: importing leaves no garbage, and searches for it take a third of the time
 os.environ.update(OF_TESTS)
+os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"  # trio's goes through all imported objects
 # Where the tests run in the background (nohup, some CI) Ctrl-C is ignored, and processes that they start inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -28,8 +30,8 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     """Exclude imported objects from garbage collection, which would traverse all of them each time."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def test_the_ways_in_install_with_the_same_uv():
     workflow = (ROOT / "docs" / "bias_gate.yml").read_text(encoding="utf-8")
     action = (ROOT / "action.yml").read_text(encoding="utf-8")
     versions = [
-        re.findall(r"pip install .*\buv(?:==(\S+))?$", text.replace(" \\\n", "\n"), re.M)
+        re.findall(r"pip\"? install .*\buv(?:==(\S+))?$", text.replace(" \\\n", "\n"), re.M)
         for text in (DOCKERFILE, action, workflow)
     ]
     assert versions[0] and versions == [versions[0]] * 3 and all(versions[0])
@@ -109,8 +109,8 @@ def workspace(tmp_path_factory, commands):
     write_answers(folder / "new.csv", curt_share=1)
     settings = {"style_classifier": str(STYLE_CLASSIFIER), "outcomes": [], "permutations": 99}
     (folder / "bias.yaml").write_text(yaml.safe_dump({"generation_bias": settings}))
-    program = folder / "bin" / "evenhand"
-    program.parent.mkdir()
+    program = folder / "evenhand" / "bin" / "evenhand"  # in RUNNER_TEMP
+    program.parent.mkdir(parents=True)
     commands.write_program(program)
     return folder
 
@@ -128,7 +128,7 @@ def run_action(workspace: Path, **given: str) -> list[int]:
             name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda match: inputs[match[1]], value)
             for name, value in step["env"].items()
         }
-        environment["PATH"] = f"{workspace / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        environment["RUNNER_TEMP"] = str(workspace)
         environment["PYTHONPATH"] = str(ROOT)
         environment["GITHUB_STEP_SUMMARY"] = str(workspace / "summary.md")
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
@@ -166,9 +166,10 @@ def test_the_action_measures_without_a_baseline_and_fails_against_a_better_one(w
 def test_each_limit_of_check_is_an_input_for_which_the_action_checks():
     (step,) = [step for step in ACTION["runs"]["steps"] if step.get("name") == "Check"]
     limits = [name for name in CheckSettings.model_fields if name.startswith("max_")]
+    assert '--inconclusive "$INCONCLUSIVE"' in step["run"]
     for name in limits:
         assert name in ACTION["inputs"] and f"inputs.{name} != ''" in step["if"] and f"--{name} " in step["run"]
-    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8").partition("Inputs: ")[2].partition(".")[0]
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8").partition("Inputs: ")[2].partition(".")[0]
     assert {*re.findall(r"`(\w+)`", page), "model", "baseline"} == set(ACTION["inputs"])
 
 

@@ -18,7 +18,8 @@ from tests.testbed_settings import NEUTRAL_DIALOGUE
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reproduce.md"
 CODE = PAGE.parents[1]
-TEXT, ITEMS = PAGE.read_text(encoding="utf-8").split("## The 77 items, one by one")
+TEXT = PAGE.read_text(encoding="utf-8")
+ITEMS = PAGE.with_name("paper_items.md").read_text(encoding="utf-8")
 ROWS: list[str] = []
 for line in TEXT.splitlines():
     if line.count(" | ") > 2:

@@ -54,6 +54,8 @@ COLUMNS = [
     REFERENCE,
     MARKED,
 ]
+MT_GENEVAL_URL = "github.com/amazon-science/machine-translation-gender-eval"
+MMHB_URL = "github.com/facebookresearch/ResponsibleNLP/tree/main/mmhb"
 MT_GENEVAL = "geneval-sentences-masculine-{split}.en_{lang}.en"
 
 LANGUAGES = Path(__file__).parent / "files" / "languages_50.csv"
@@ -349,7 +351,10 @@ def references_sha256(path: Path | None) -> str:
 def _check_path(path: Path | None) -> Path:
     if path is None or not path.expanduser().exists():
         problem = "required" if path is None else f"{path} does not exist"
-        raise InputError("references", f"{problem}; give a CSV file, or a folder of MT-GenEval or MMHB.")
+        raise InputError(
+            "references",
+            f"{problem}; give a CSV file, a folder of MT-GenEval ({MT_GENEVAL_URL}), or MMHB's zip ({MMHB_URL}).",
+        )
     return path.expanduser()
 
 

@@ -170,8 +170,14 @@ class FamilyRun:
         return only_prompts(read_table(self.folder / f"{name}.parquet"), self.only)
 
     def signature(self, *metrics: str) -> Signature:
-        """Return the signature of the first score whose metric is in `metrics`; {} if there is none."""
-        return next((score.signature for score in self.scores if score.metric in metrics), {})
+        """Return the signature of the first score of all rows whose metric is in `metrics`.
+
+        The scores of a subset can have another one, such as those by the second style classifier. If every score is of
+        a subset, the signature is the first one's; if there is no score, it is {}.
+        """
+        named = [score for score in self.scores if score.metric in metrics]
+        overall = [score for score in named if not score.group]
+        return next((score.signature for score in [*overall, *named]), {})
 
 
 class Family(ABC):

@@ -3,6 +3,7 @@
 Missing weights and an empty tokenizer, about which `from_pretrained` only warns, are InputErrors.
 """
 
+import copy
 import json
 import logging
 import os
@@ -10,6 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -245,18 +247,32 @@ def check_strength(config: "PeftConfig", name: str) -> None:
 
 def load_config(model: CheckpointSettings) -> PreTrainedConfig:
     """Return a model's config; InputError if it cannot be read."""
-    if not is_gguf(model.name) and not local_path(model.name).exists():
+    if is_gguf(model.name):
+        require_extra("gguf", "gguf", field="model")
+        changed = tuple(path.stat().st_mtime_ns for path in gguf_files(model.name, model.revision))
+        return copy.deepcopy(_gguf_config(model.name, model.revision, changed))
+    if not local_path(model.name).exists():
         download(model.name, CONFIG, model.revision)
+    return _read_config(model)
+
+
+def _read_config(model: CheckpointSettings) -> PreTrainedConfig:
     with _location(model, f"the config of {model.name} cannot be read") as (name, options):
         config = AutoConfig.from_pretrained(name, **options)
         _check_sizes(config)
-    if is_gguf(model.name):
-        if config.is_encoder_decoder:
-            names = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
-        else:
-            names = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-        config.architectures = [names[config.model_type]] if config.model_type in names else None
-        config._name_or_path = model.name
+    return config
+
+
+@lru_cache(maxsize=4)  # transformers reads the whole vocabulary with it, which takes seconds
+def _gguf_config(name: str, revision: str | None, changed: tuple[int, ...]) -> PreTrainedConfig:
+    """Return the config of a GGUF model whose files were changed at these times, in nanoseconds."""
+    config = _read_config(ModelSettings(name=name, revision=revision))
+    if config.is_encoder_decoder:
+        names = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+    else:
+        names = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    config.architectures = [names[config.model_type]] if config.model_type in names else None
+    config._name_or_path = name
     return config
 
 

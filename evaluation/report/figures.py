@@ -13,6 +13,7 @@ from typing import Any
 import matplotlib
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -32,7 +33,6 @@ PANEL = (360, 250)  # pixels: the size of a small chart
 
 _STYLE = {
     "figure.dpi": 72,  # 1 point = 1 pixel
-    "savefig.dpi": 72,
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.size": TEXT_SIZE,
@@ -55,7 +55,6 @@ _STYLE = {
     "axes.spines.bottom": False,
     "axes.facecolor": "none",
     "figure.facecolor": "none",
-    "savefig.facecolor": "none",
     "axes.grid": True,
     "grid.color": FAINT,
     "grid.linewidth": 1,
@@ -95,7 +94,8 @@ def svg(figure: Figure) -> Markup:
     buffer = io.BytesIO()
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": label}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the browser has other fonts
-        figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        FigureCanvasSVG(figure).print_svg(buffer, metadata=metadata)  # `savefig` draws the chart twice
     width = figure.get_size_inches()[0] * 72
     return Markup('<img class="chart" alt="{}" style="width: {:g}px" src="data:image/svg+xml;base64,{}">').format(
         label, width, b64encode(buffer.getvalue()).decode()

@@ -101,7 +101,7 @@ def side_by_side_page(
     names = list(dict.fromkeys(name for runs in families.values() for name in runs))
     pages = [page for runs in families.values() for page in runs.values()] + list(further)
     settings = {name.replace("_", " "): _settings_table(runs) for name, runs in families.items()}
-    headlines = {name: page.headline_value for name, page in pages_of_first.items()}
+    headlines = {name: page.headline_value or NO_NUMBER for name, page in pages_of_first.items()}
     warnings = []
     for name, table in settings.items():
         if table.rows:
@@ -117,7 +117,7 @@ def side_by_side_page(
         title="Runs side by side",
         subtitle=" · ".join(names),
         date=max(page.date for page in pages),
-        headline_value=" · ".join(page.headline_value for page in pages_of_first.values()),
+        headline_value=" · ".join(headlines.values()),
         headline_caption=f"headlines of {', '.join(pages_of_first)}; {len(names)} runs in all",
         verdict=note(COMMON, "headlines", numbers=headlines),
         warnings=warnings,

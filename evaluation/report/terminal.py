@@ -80,17 +80,14 @@ def _rich_table(table: Table, console: Console) -> RichTable:
 
     If it is too wide, intervals are below their values; if it still is and has few rows, its columns become rows.
     """
+    wide = console.options.update(max_width=1000)
     grid = _grid(table)
-    if _fits(grid, console):
+    if Measurement.get(console, wide, grid).maximum <= console.width:
         return grid
     stacked = _grid(table, "\n")
-    if len(table.rows) > MAX_TURNED_ROWS or _fits(stacked, console):
+    if len(table.rows) > MAX_TURNED_ROWS or Measurement.get(console, wide, stacked).minimum <= console.width:
         return stacked
     return _turned(table)
-
-
-def _fits(grid: RichTable, console: Console) -> bool:
-    return Measurement.get(console, console.options.update(max_width=1000), grid).maximum <= console.width
 
 
 def _turned(table: Table) -> RichTable:

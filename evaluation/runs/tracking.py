@@ -90,6 +90,13 @@ class Tracker:
         """Open the W&B run: all settings are checked, and long work begins."""
         _ = self.wandb_run
 
+    def of_trainer(self) -> str:
+        """Open the W&B run, and return `report_to` for a trainer of transformers, which then logs to this run.
+
+        Without an open run, such a trainer would open another one, outside the group and with the command's arguments.
+        """
+        return "none" if self.wandb_run is None else "wandb"
+
     def log_scores(self, scores: Sequence[BiasScore]) -> None:
         """Log all scores in a table, overall scores in the summary, and the first HEADLINES overall scores in panels.
 
@@ -269,6 +276,11 @@ def start_tracking(
                 _offline_runs.append(Path(run.dir).parent)
             elif not run.disabled:
                 log.info("W&B: %s", run.url)
+
+
+def group_name(config: TrackedSettings) -> str:
+    """Return the W&B group of a loop or an ablation, by default the name of its folder."""
+    return config.group or config.output_dir.resolve().name
 
 
 def destinations(config: TrackedSettings) -> str:

@@ -109,7 +109,7 @@ def page(sweep: Sweep) -> Page:
     thresholds = threshold_table(rows)
     return Page(
         title=sweep.title,
-        subtitle=display_name(sweep.base_model) + (f" · {len(sweep.points)} tuned models" if len(rows) > 1 else ""),
+        subtitle=note("subtitle", model=display_name(sweep.base_model), n=len(sweep.points), n_settings=len(rows)),
         headline_value="" if _may_be_chance(best) else percent(_relative_change(best), 0, True),
         headline_caption=f"{_caption(best, len(rows))}; decoding: {decodings}",
         verdict=_verdict(rows, best, sweep),

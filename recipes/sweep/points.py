@@ -6,6 +6,7 @@ The row of a point contains the reduction of bias and the costs of the reduction
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -28,7 +29,7 @@ from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.runs.private_texts import contains_text, stand_ins
 from evenhand.evaluation.runs.record import FINISHED, run_state
 from evenhand.evaluation.runs.results import RECORD
-from evenhand.evaluation.runs.tracking import WITH_RESPONSES, TrackedSettings, start_tracking
+from evenhand.evaluation.runs.tracking import WITH_RESPONSES, TrackedSettings, group_name, start_tracking
 from evenhand.evaluation.score import (
     SCORES,
     BiasScore,
@@ -47,6 +48,7 @@ from evenhand.recipes.point import Point
 from evenhand.recipes.settings import GENERATION_BIAS, AblateSettings, LoopSettings, settings_of_methods
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import published_rows, write_published_tables
+from evenhand.recipes.sweep.setting_tables import is_of_base, swept_part
 from evenhand.recipes.sweep.summary import (
     AXIS_FGB,
     BASE,
@@ -87,16 +89,25 @@ NOT_LOGGED = ("run", "labels", "output_dir", "report_to", "upload", "group")
 # Results of a point that have a panel in its run: what is left, what was removed, and what it cost.
 HEADLINES = ("fgb_pooled_corrected", "reduction", "relevance_kept", "perplexity_change")
 POINTS = "points"
+OF_POINTS = re.compile(r"thresholds(_\d+)?\.(png|pdf)|table_(8|9|10)\.(csv|tex)")  # figures and tables of the points
 TRACKED = "tracked"
+REFUSED = "refused"  # in the summary of a refused point's run, and the last line of its mark
 
 
 def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, object]:
-    """Return the row of a point in the table that `summarise` reads; a point that was rejected has no scores."""
+    """Return the row of a point in the table that `summarise` reads.
+
+    The row of a point that was rejected has the scores of its base model only.
+    """
     row = point_fields(point)
     row["folder"] = point.comparison.relative_to(folder).as_posix()
     row["failed"] = failed
+    base = point.before.output_dir / SCORES
     if not failed:
         row |= point_results(point)
+    elif base.exists():
+        before = read_scores(base)
+        row |= _interval_columns("base", find_headline(before)) | bias_columns(before, [])
     return row
 
 
@@ -222,12 +233,17 @@ def _value(scores: Sequence[BiasScore], metric: str) -> float:
 def track_point(settings: LoopSettings | AblateSettings, point: Point, refused: TuningRejected | None = None) -> None:
     """Record a point as one run of the tracker, in the sweep's group, once even if the sweep is resumed.
 
+    A point that was refused, and is finished by now, continues its run. Nothing is recorded without a tracker.
+
     The run's config has the settings of the point, its summary the results, and its panels the training curves and
     HEADLINES. Points with the same tuning have its curves in the first one's run, which their config names. A point
     that was refused is a failed run with the reason.
     """
     mark = mark_of(settings, "point", point.comparison)
-    if mark.exists():
+    known = mark.read_text(encoding="utf-8").splitlines() if mark.exists() else []
+    was_refused = known[-1:] == [REFUSED]
+    is_tracked = bool(known) and (refused is not None or not was_refused)
+    if is_tracked or settings.report_to == "none":
         return
     tuned = None if point.tune is None else mark_of(settings, "curves", point.tune.output_dir)
     curves = []
@@ -236,20 +252,21 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point, refused: 
     if point.tune is not None and tuned is not None:
         curves = [] if tuned.exists() else training_curves(point.tune.output_dir)
         config["training_curves"] = tuned.read_text(encoding="utf-8").strip() if tuned.exists() else name
-    group = settings.group or settings.output_dir.name
-    tracked = start_tracking("point", settings, group=group, name=name, settings=config)
+    tracked = start_tracking("point", settings, group=group_name(settings), name=name, settings=config)
     with suppress(TuningRejected), tracked as tracker:
         tracker.log_curves("training", "step", curves)
         if refused is not None:
-            tracker.log_summary({"refused": str(refused)})
+            tracker.log_summary({REFUSED: str(refused)})
             raise refused  # ends the run as failed
+        if was_refused:
+            tracker.log_summary({REFUSED: ""})
         results = {name: value for name, value in point_results(point).items() if isinstance(value, (int, float))}
         tracker.log_values({name: results[name] for name in HEADLINES if math.isfinite(results.get(name, math.nan))})
         tracker.log_summary(results)
         tracker.log_score_table(read_scores(point.comparison / SCORES))
     if tuned is not None and curves:
         write_text(tuned, f"{name}\n")
-    write_text(mark, f"{point.title}\n")
+    write_text(mark, f"{point.title}\n" if refused is None else f"{point.title}\n{REFUSED}\n")
 
 
 def mark_of(settings: LoopSettings | AblateSettings, kind: str, folder: Path) -> Path:
@@ -270,7 +287,7 @@ def public_swept(settings: TrackedSettings, swept: Mapping[str, object]) -> dict
 def public_sweep(settings: TrackedSettings, sweep: Sweep) -> Sweep:
     """Return a sweep as the tracker gets it: no people, and swept texts are numbered, unless responses are uploaded.
 
-    The links, whose labels have the texts, lead to files on this machine.
+    Neither are notes and links, whose texts have the swept ones.
     """
     if settings.upload in WITH_RESPONSES:
         return sweep
@@ -279,7 +296,7 @@ def public_sweep(settings: TrackedSettings, sweep: Sweep) -> Sweep:
     if not known:
         return sweep
     points = sweep.points.assign(**{name: sweep.points[name].replace(known) for name in sweep.swept})
-    return replace(sweep, points=points, links=[])
+    return replace(sweep, points=points, notes=[], links=[])
 
 
 def point_config(point: Point) -> dict[str, object]:
@@ -327,9 +344,9 @@ def write_report(
         raise next(iter(refused.values()))
     folder = settings.output_dir
     sweep, pages, files = write_files(title, settings, points, refused, n_points=len(points), show=True)
-    group = settings.group or folder.name
     public = public_sweep(settings, sweep)
-    with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
+    run_name = f"{folder.resolve().name}-summary"
+    with start_tracking("summary", settings, group=group_name(settings), name=run_name) as tracker:
         tracker.log_table(POINTS, public.points)
         for name, rows in published_rows(public).items():
             tracker.log_table(name, pd.DataFrame(rows))
@@ -366,6 +383,9 @@ def write_files(
     files = [*pages, folder / f"{POINTS}.parquet"]
     files += write_charts(folder, threshold_charts(sweep.settings, sweep.swept))
     files += write_published_tables(folder, sweep)
+    for path in folder.iterdir():
+        if OF_POINTS.fullmatch(path.name) and path not in files:
+            path.unlink()  # of a sweep that had other points
     return sweep, pages, files
 
 
@@ -378,7 +398,6 @@ def write_sweep(
 ) -> None:
     """Write the table of points, and the file with the other contents of a `Sweep`; `read_sweep` reads both."""
     folder = settings.output_dir
-    experiment = settings if isinstance(settings, LoopSettings) else settings.loop
     table, swept = points_table(folder, points, refused)
     write_table(folder / f"{POINTS}.parquet", table)
     links = []
@@ -389,18 +408,22 @@ def write_sweep(
         found = read_findings(folder / row["folder"] / FACTS, GENERATION_BIAS, "people")
         people += [f"{label}: {words(finding)}" for finding in found[:1]]
     notes = []
+    n_responses = []
     for point in {point.before.output_dir: point for point in points}.values():
         base_folder = point.before.output_dir
-        name = f"base model, seed {point.seed}, {point.decoding}"
-        notes.append(_base_note(name, read_scores(base_folder / SCORES)))
-        links.append((name, Path(os.path.relpath(base_folder.resolve(), folder.resolve())).as_posix()))
-    fgb = find_score(read_scores(points[0].before.output_dir / SCORES), "fgb")
+        name = base_name(point)
+        scores = read_scores(base_folder / SCORES)
+        fgb = find_score(scores, "fgb")
+        if fgb is not None:
+            n_responses.append(fgb.n)
+        notes.append(_base_note(name, scores))
+        links.append((name, path_from(folder, base_folder)))
     description = {
         "title": title,
-        "base_model": experiment.measure.model.name,
-        "classifier": getattr(experiment.measure, GENERATION_BIAS).style_classifier.name,
-        "n": None if fgb is None else fgb.n,
-        "base_folder": str(points[0].before.output_dir),
+        "base_model": common_value([point.before.model.name for point in points]),
+        "classifier": common_value([classifier_name(point) for point in points]),
+        "n": [min(n_responses), max(n_responses)] if n_responses else [],
+        "base_folder": path_from(folder, points[0].before.output_dir),
         "people": people,
         "n_points": n_points,
         "swept": swept,
@@ -408,6 +431,30 @@ def write_sweep(
         "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in links],
     }
     write_json(folder / SWEEP, description)
+
+
+def base_name(point: Point) -> str:
+    """Return the name of a point's base model: the swept settings of its measurement, the seed and the decoding."""
+    parts = ["base model"]
+    for name, value in point.swept.items():
+        if is_of_base(name):
+            parts.append(swept_part(name, "null" if value is None else value))
+    return ", ".join([*parts, f"seed {point.seed}", point.decoding])
+
+
+def classifier_name(point: Point) -> str:
+    """Return the name of the style classifier of a point."""
+    return getattr(point.before, GENERATION_BIAS).style_classifier.name
+
+
+def common_value(values: Sequence[str]) -> str:
+    """Return the value of all points; "" if they have several."""
+    return values[0] if len(set(values)) == 1 else ""
+
+
+def path_from(folder: Path, path: Path) -> str:
+    """Return the path of another folder relative to `folder`, so that both can be moved."""
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
 def points_table(
@@ -435,6 +482,7 @@ def read_sweep(folder: Path) -> Sweep:
     try:
         description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
         links = [Link(**link) for link in description.pop("links")]
+        description["base_folder"] = os.path.normpath(folder / description["base_folder"])
         points = read_table(folder / f"{POINTS}.parquet")
         return Sweep(**description, points=points, links=links)
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -21,9 +21,10 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import NO_NUMBER, PER_UNIT, UNIT, interval, number, percent
 from evenhand.evaluation.report.page import Cell, Row, Table
 from evenhand.evaluation.score import display_name
-from evenhand.recipes.sweep.setting_tables import SettingRow, base_of, base_rows, metric_table
+from evenhand.recipes.sweep.setting_tables import SettingRow, base_rows, metric_table
 from evenhand.recipes.sweep.summary import (
     AXIS_FGB,
+    BASE,
     CAPABILITY,
     METRICS,
     THRESHOLD_COLUMNS,
@@ -119,13 +120,15 @@ def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
         return []
     texts: dict[str, str] = {}
     captions = {table.name: table.caption for table in TABLES}
+    has_seeds = sweep.points["seed"].nunique() > 1
+    ending = f"{latex_text(OVER_SEEDS if has_seeds else OF_MEASUREMENT)}. {note('bold_in_latex')}"
     for name, (rows, formats) in setting_tables(sweep).items():
         texts[f"{name}.csv"] = csv_text(list(lines[name][0]), lines[name])
-        texts[f"{name}.tex"] = setting_latex(rows, formats, caption_of(sweep, captions[name]), name)
+        texts[f"{name}.tex"] = setting_latex(rows, formats, caption_of(sweep, captions[name], ending), name)
     if AXIS_TABLE in lines:
         texts[f"{AXIS_TABLE}.csv"] = csv_text(list(lines[AXIS_TABLE][0]), lines[AXIS_TABLE])
         headings, cells = axis_cells(sweep.settings, columns_of_kind(sweep.points, AXIS_FGB))
-        caption = f"{caption_of(sweep, AXIS_CAPTION)} {note('no_pair')}"
+        caption = caption_of(sweep, AXIS_CAPTION, note("no_pair"))
         texts[f"{AXIS_TABLE}.tex"] = latex_table(headings, cells, set(), caption, AXIS_TABLE)
     for name, text in texts.items():
         write_text(folder / name, text)
@@ -146,22 +149,25 @@ def capability_formats(points: pd.DataFrame) -> list[Format]:
     return formats
 
 
-def caption_of(sweep: Sweep, caption: str) -> str:
-    """Return the caption of a table as LaTeX: what it shows, the model, the classifier, n, and what is in brackets."""
+def caption_of(sweep: Sweep, caption: str, ending: str) -> str:
+    """Return the caption of a table as LaTeX: what it shows, the model, the classifier, n, and which points failed.
+
+    Args:
+        caption, ending: the first part, and the last sentences, as LaTeX.
+    """
     parts = [f"{caption}, $\\times 10^{{-3}}$; ideal 0"]
-    if not any(name.startswith("measure.model.name") for name in sweep.swept):
+    if sweep.base_model:
         parts.append(f"Model: {latex_text(short_name(sweep.base_model))}")
     if sweep.classifier:
         parts.append(f"Style classifier: {latex_text(short_name(sweep.classifier))}")
-    if sweep.n is not None:
-        parts.append(f"{sweep.n:,} responses in a measurement")
-    has_seeds = sweep.points["seed"].nunique() > 1
-    parts.append(latex_text(OVER_SEEDS if has_seeds else OF_MEASUREMENT))
+    if sweep.n:
+        counts = dict.fromkeys(f"{n:,}" for n in sweep.n)
+        parts.append(f"{' to '.join(counts)} responses in a measurement")
     refused = [row for row in sweep.settings if row["refused"]]
     for row in refused:
         count = f"{row['refused']} of {row['refused'] + row['seeds']} refused"
         parts.append(latex_text(f"{row['label']}: {count} ({row['refused_because'].rstrip('.')})"))
-    return f"{'. '.join(parts)}. {note('bold_in_latex')}"
+    return f"{'. '.join(parts)}. {ending}"
 
 
 def short_name(name: str) -> str:
@@ -190,18 +196,19 @@ def setting_rows(rows: Sequence[SettingRow], formats: Sequence[Format]) -> list[
 
 
 def axis_rows(settings: Sequence[SettingRow], axes: Sequence[str]) -> list[dict[str, object]]:
-    """Return the FGB of each axis before and after, in thousandths, and the reduction in percent, by column."""
-    bases = base_rows(settings, axes)
+    """Return the FGB of each axis before and after, in thousandths, and the reduction in percent, by column.
+
+    Before and after are of the same seeds: those that no guard refused.
+    """
     lines: list[dict[str, object]] = []
     for setting in settings:
-        base = base_of(setting, bases)
         for name in axes:
             line: dict[str, object] = {"axis": name.partition(": ")[2], "model": setting["label"]}
             line |= {"seeds": setting["seeds"], "refused": setting["refused"]}
-            for side, row in (("before", base), ("after", setting)):
+            for side, column in (("before", f"{BASE}{name}"), ("after", name)):
                 for end in ("", "_low", "_high"):
-                    line[f"{side}{end}"] = PER_UNIT * row[f"{name}{end}"]
-            line["reduction_percent"] = -100 * relative_change(base[name], setting[name])
+                    line[f"{side}{end}"] = PER_UNIT * setting[f"{column}{end}"]
+            line["reduction_percent"] = -100 * relative_change(setting, name)
             lines.append(line)
     return lines
 
@@ -214,16 +221,20 @@ def axis_cells(settings: Sequence[SettingRow], axes: Sequence[str]) -> tuple[lis
     for name in axes:
         cells = [number(PER_UNIT * base[name]) for base in bases]
         for setting in settings:
-            change = percent(relative_change(base_of(setting, bases)[name], setting[name]), 0, True)
+            change = percent(relative_change(setting, name), 0, True)
             value = number(PER_UNIT * setting[name])
             cells.append(f"{value} ({change})" if math.isfinite(setting[name]) else NO_NUMBER)
         lines.append([name.partition(": ")[2].replace("_", " "), *cells])
     return headings, lines
 
 
-def relative_change(before: float, after: float) -> float:
-    """Return after / before − 1; NaN if there was nothing before: all answers to an axis may be the same."""
-    return after / before - 1 if before else math.nan
+def relative_change(setting: SettingRow, name: str) -> float:
+    """Return a setting's value relative to the base's of the same seeds, after / before − 1.
+
+    NaN if there was nothing before: all answers to an axis may be the same.
+    """
+    before = setting[f"{BASE}{name}"]
+    return setting[name] / before - 1 if before else math.nan
 
 
 def setting_latex(rows: Sequence[SettingRow], formats: Sequence[Format], caption: str, label: str) -> str:

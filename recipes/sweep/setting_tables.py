@@ -4,12 +4,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
+
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Cell, Row, Table
 from evenhand.evaluation.report.score_sections import number_cell
 from evenhand.evaluation.score import display_name
-from evenhand.recipes.sweep.summary import BASE, DECODING, THRESHOLD_COLUMNS, WITHOUT_INTERVAL
+from evenhand.recipes.sweep.summary import BASE, DECODING, THRESHOLD_COLUMNS, WITHOUT_INTERVAL, swept_value_text
 
 SettingRow = dict[str, Any]  # a row of `summarise`
 MEASURED_BY = "measure."  # begins the names of the settings that change the base model's measurement, too
@@ -29,7 +31,7 @@ def base_rows(settings: Sequence[SettingRow], columns: Sequence[str]) -> list[Se
     for key, group in bases.items():
         measured = max(group, key=lambda setting: setting["seeds"])
         row: SettingRow = dict.fromkeys(THRESHOLD_COLUMNS, math.nan)
-        row |= {"number": 0, "seeds": measured["seeds"], "refused": 0, "refused_because": ""}
+        row |= {"number": 0, "seeds": measured["seeds"] or measured["refused"], "refused": 0, "refused_because": ""}
         row["label"] = ", ".join(["base model", *_differing_parts(key, list(bases), names)])
         row |= {name: measured[name] for name in (DECODING, *names)}
         for name in columns:
@@ -39,29 +41,35 @@ def base_rows(settings: Sequence[SettingRow], columns: Sequence[str]) -> list[Se
     return rows
 
 
-def base_of(setting: SettingRow, bases: Sequence[SettingRow]) -> SettingRow:
-    """Return the row of `base_rows` that is a setting's base model."""
-    return next(base for base in bases if _base_key(base) == _base_key(setting))
+def is_of_base(name: str) -> bool:
+    """Return whether a swept setting changes the measurement of the base model."""
+    return name.startswith(MEASURED_BY) and name != TUNED_ALONE
 
 
 def _base_settings(row: SettingRow) -> list[str]:
     """Return the names of the swept settings that change the measurement of the base model."""
-    return [name for name in row if name.startswith(MEASURED_BY) and name != TUNED_ALONE]
+    return [name for name in row if is_of_base(name)]
 
 
 def _base_key(row: SettingRow) -> tuple[str, ...]:
-    """Return the decoding and the values of `_base_settings`, as texts, because NaN is not equal to itself."""
-    return tuple(str(row[name]) for name in (DECODING, *_base_settings(row)))
+    """Return the decoding and the values of `_base_settings`, as texts; "" for one that is not swept here."""
+    values = [row[name] for name in (DECODING, *_base_settings(row))]
+    return tuple("" if pd.isna(value) else swept_value_text(value) for value in values)
 
 
 def _differing_parts(key: Sequence[str], keys: Sequence[Sequence[str]], names: Sequence[str]) -> list[str]:
     """Return the parts of a base model's key that others do not have: the decoding, and the values of the names."""
-    titles = ["", *(name.rsplit(".", 1)[-1] for name in names)]
     parts = []
-    for place, (title, value) in enumerate(zip(titles, key, strict=True)):
-        if len({other[place] for other in keys}) > 1:
-            parts.append(sanitize(f"{title} {display_name(value)}".strip(), 80))
+    for place, (name, value) in enumerate(zip(["", *names], key, strict=True)):
+        if value and len({other[place] for other in keys}) > 1:
+            parts.append(swept_part(name, value))
     return parts
+
+
+def swept_part(name: str, value: object) -> str:
+    """Return a swept setting of a base model and its value, such as "model gpt2"; without a name, the value alone."""
+    title = name.rsplit(".", 1)[-1]
+    return sanitize(f"{title} {display_name(swept_value_text(value))}".strip(), 80)
 
 
 def setting_name(setting: SettingRow) -> str:

@@ -117,11 +117,12 @@ class Sweep:
     `points` has one row per point, with the columns COLUMNS and the fields in `swept`. `failed` is the reason why a
     point was rejected, or ""; `base` is the pooled FGB* of the base model; `cluster_changes` is JSON of {style cluster:
     [change of pooled SCGB*, two-sided p-value]}; `folder` is the comparison's folder, relative to the sweep's folder.
-    The columns THRESHOLD_COLUMNS are NaN if the point's method reads no labels. `classifier` is the name of the style
-    classifier, and `n` the number of responses of a measurement; both are in the captions of tables. `base_folder`
-    is the folder of the (first) measurement of the base model, as on the command line. `people` has a sentence for each
-    comparison: who is shown to be treated differently first of all, before and after. `n_points` is the number of
-    points when all have ended; 0: as many as `points` has.
+    The columns THRESHOLD_COLUMNS are NaN if the point's method reads no labels. `base_model` and `classifier` are the
+    names of the base model and of the style classifier, "" if points have several, and `n` is the smallest and the
+    largest number of responses of a measurement; all are in the captions of tables. `base_folder` is the folder of the
+    (first) measurement of the base model, as on the command line. `people` has a sentence for each comparison: who is
+    shown to be treated differently first of all, before and after. `n_points` is the number of points when all have
+    ended; 0: as many as `points` has.
     """
 
     title: str
@@ -131,7 +132,7 @@ class Sweep:
     notes: Sequence[str] = ()
     links: Sequence[Link] = ()
     classifier: str = ""
-    n: int | None = None
+    n: Sequence[int] = ()
     base_folder: str = ""
     people: Sequence[str] = ()
     n_points: int = 0
@@ -199,7 +200,8 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         row |= {"seeds": len(done), "refused": len(group) - len(done)}
         row["refused_because"] = " ".join(dict.fromkeys(reason for reason in group["failed"] if reason))
         for name in names:
-            row[name], row[f"{name}_low"], row[f"{name}_high"] = _mean_over_seeds(done, name)
+            rows_of_name = group if done.empty and name.startswith(BASE) else done  # a refused point has a base
+            row[name], row[f"{name}_low"], row[f"{name}_high"] = _mean_over_seeds(rows_of_name, name)
         for name in WITHOUT_INTERVAL:
             row[name] = float(done[name].astype(float).mean())
         for name in THRESHOLD_COLUMNS:

@@ -29,6 +29,7 @@ from evenhand.recipes.sweep.published import COSTS
 from evenhand.recipes.sweep.setting_tables import SettingRow, base_rows
 from evenhand.recipes.sweep.summary import CORRECTED, DECODING, METRICS
 from evenhand.recipes.sweep.thresholds import (
+    BETA,
     NAMES,
     QUANTILE,
     SHARE,
@@ -176,7 +177,8 @@ def rows_by_kind(curve: ThresholdCurve) -> dict[str, list[SettingRow]]:
     kinds: dict[str, list[SettingRow]] = {SET: [], BY_SHARE: []}
     for row in sorted(curve.rows, key=lambda row: row["share_labelled_bias"]):
         has_share = any(is_set(row.get(name)) for name in (QUANTILE, SHARE))
-        kinds[BY_SHARE if has_share else SET].append(row)
+        is_unset = row.get(BETA) == "null"  # a quantile or a share of all points is then the threshold
+        kinds[BY_SHARE if has_share or is_unset else SET].append(row)
     return {kind: rows for kind, rows in kinds.items() if rows}
 
 

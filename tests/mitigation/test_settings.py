@@ -92,7 +92,7 @@ def test_other_fields_reach_trainer_and_adapter(tmp_path):
         ({"max_grad_norm": "much"}, r"training\.trainer\.max_grad_norm: 'much' cannot be used"),
         (
             {"per_device_train_batch_size": 2},
-            r"^training\.trainer: .*multiple values .*per_device_train_batch_size",
+            r"^training\.trainer\.per_device_train_batch_size: Evenhand sets it ",
         ),
     ],
 )

@@ -1,6 +1,7 @@
 import math
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -156,6 +157,14 @@ def test_an_epoch_takes_every_row_once_in_batches_of_like_length_and_the_next_on
 def test_rows_that_cannot_be_used_are_one_error(base, rows, message):
     with pytest.raises(InputError, match=message):
         SFT.encode_rows(base, rows)
+
+
+def test_the_positions_of_a_model_that_reads_images_are_those_of_its_text(base):
+    """Its config has the config of its text inside, and no number of positions of its own."""
+    outer = SimpleNamespace(get_text_config=lambda **_: base.model.config, is_encoder_decoder=False)
+    images = replace(base, model=SimpleNamespace(config=outer, generation_config=base.model.generation_config))
+    with pytest.raises(InputError, match="66 tokens, .* tiny has 64"):
+        SFT.encode_rows(images, Dataset.from_dict({"prompt": ["I am " * 32], "completion": ["wow"]}))
 
 
 def test_a_cut_response_is_trained_without_an_end(base):

@@ -14,6 +14,7 @@ from evenhand.evaluation.settings import checked
 from evenhand.recipes.ablate import distinct_points, swept_points
 from evenhand.recipes.settings import AblateSettings
 from tests.forked_commands import wait_until
+from tests.recorded_runs import write_run
 from tests.testbed_settings import CLASSIFIERS, NEUTRAL_DIALOGUE
 
 pytestmark = pytest.mark.slow
@@ -211,6 +212,26 @@ def test_a_quantile_beside_a_beta_is_not_used():
 
 
 @pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [("measure.model.dtype", ["auto", "float32"], "bfloat16"), ("measure.metrics", [["generation_bias"]], "float16")],
+)
+def test_a_resumed_sweep_has_the_precisions_that_it_had(name, values, expected, tmp_path, monkeypatch):
+    """`auto` is the precision of an earlier measurement, but not of one whose precision or metrics are another point's.
+
+    Here one with other metrics, which `auto` measures in float32, is on disk first, and then one in float16.
+    """
+    monkeypatch.setattr("evenhand.recipes.automatic._device_precision", lambda device: "bfloat16")
+    for folder, metrics, dtype in (("0", ["generation_bias", "likelihood_bias"], "float32"), ("1", None, "float16")):
+        recorded = {"metrics": metrics or ["generation_bias"], "split": "measure", "method": None}
+        write_run(tmp_path / "stages" / f"measure-{folder}", "measure", **recorded, model={"dtype": dtype})
+    found = settings(
+        loop={"measure": {"model": "m"}}, sweep=[{"method": "exchange", name: values}], output_dir=tmp_path
+    )
+    (point,) = swept_points(found, {"method": "exchange", name: values[0]}, 0)
+    assert point.before.model.dtype == expected
+
+
+@pytest.mark.parametrize(
     ("loop", "grid"),
     [
         ({"label": {"beta": 0.01}}, {"method": "rejection", "label.quantile": [0.7, 0.9]}),
@@ -229,6 +250,8 @@ def test_a_setting_that_no_method_of_its_grid_uses_is_refused(loop, grid):
         ({"label.quantile": 0.5}, "has no `method`"),
         ({"labels.quantile": 0.5}, "'labels.quantile' is not a setting in use"),
         ({"label.quantile": 1.5}, "label.quantile: 1.5 cannot be used"),
+        ({"seed": 5}, "'seed' is not a setting in use: .* `seeds`"),
+        ({"output_dir": "runs/elsewhere"}, "'output_dir' is not a setting in use"),
     ],
 )
 def test_a_mistake_in_a_point_is_one_error(point, message):

@@ -17,13 +17,15 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
-from evenhand.evaluation.metrics.generation_bias.compared_runs import on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.compared_runs import hardly_common, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.comparison import opened_comparison
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.limits import (
     _grown_effects,
     _rise,
+    findings_against,
     findings_alone,
     not_compared,
     people_without_answers,
@@ -38,8 +40,9 @@ from evenhand.evaluation.tables import read_table, write_table
 from evenhand.recipes.check import check_findings, junit_xml, summary_markdown
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import SIZES, parse
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.limit_texts import LimitText, limit_texts
-from evenhand.recipes.settings import FAMILIES, CheckSettings
+from evenhand.recipes.settings import FAMILIES, CheckSettings, family_config
 from tests.measured_runs import write_measured
 from tests.testbed_settings import MODEL
 
@@ -98,7 +101,8 @@ def test_what_a_broken_check_names_and_what_would_decide_an_open_one(runs):
     rise, effects = check_findings(CheckSettings(run=runs["worse"], against=runs["baseline"], max_rise=10))
     assert rise.measured.values["rise"]["interval"][0] > 0.1
     grown = [detail.values for detail in effects.details if detail.kind == "grown_effect"]
-    assert effects.measured.values == {"n": 4, "n_of": 6} and len(grown) == 4
+    assert effects.measured.values["n_of"] == 6 and effects.measured.values["n"] == len(grown) == 4
+    assert effects.measured.values["most"].values == grown[0]  # named where only one line is shown
     (of_x,) = [each for each in grown if (each["unit"], each["style"]) == ("a", "x")]
     assert (of_x["before"], of_x["after"]) == pytest.approx((0.25, 0.4375)) and of_x["p"] < 0.05
     (result,) = check_findings(CheckSettings(run=runs["baseline"], max_pooled_fgb=240))
@@ -117,6 +121,53 @@ def test_whom_one_run_alone_asks_about_is_named(runs, tmp_path):
         Finding("people_of_one_run", {"names": ["b"], "n": 1}),
     ]
     assert not_compared(before, before, np.ones(160, dtype=bool)) == []
+
+
+def test_of_hardly_any_common_prompt_nothing_is_found_to_hold(runs, tmp_path):
+    """Two logs share 40 of 160 prompts, a quarter; on all prompts the same limits hold."""
+    folder = shutil.copytree(runs["fairer"], tmp_path / "log")
+    for name in ("prompts", "responses", "styles"):
+        rows = read_table(folder / f"{name}.parquet")
+        renamed = rows["prompt_id"].where(np.arange(160) % 80 < 20, "other" + rows["prompt_id"])
+        write_table(folder / f"{name}.parquet", rows.assign(prompt_id=renamed))
+    config = family_config(read_measurement(runs["baseline"], "run")[0], "generation_bias")
+    before, after = FamilyRun(runs["baseline"], config), FamilyRun(folder, config)
+    assert hardly_common([before, after]).values == {"n": 40, "n_of": 160}
+    assert hardly_common([before, FamilyRun(runs["fairer"])]) is None
+    results = findings_against(before, after, max_rise=10)
+    assert {result.status for result in results} == {INCONCLUSIVE}
+    for found in limit_texts(results, FAMILIES["generation_bias"]):
+        assert "only 40 of 160" in found.text and found.details[-1].startswith("To decide: ")
+    with pytest.raises(InputError, match="^after: only 40 of the 160 prompts"):
+        opened_comparison(None, before, after, None)
+
+
+def test_the_answers_and_the_limit_that_decide_about_the_largest_difference_are_named(runs, tmp_path):
+    """An interval from 0 to 0.08 of 1,000 answers: it is 0.04 with 4 times as many, and meets a limit of 8 now."""
+    for low, n in ((0.0, 4000), (0.01, None)):
+        score = BiasScore("difference_bound", 0.08, n=1000, ideal=0.0, bounds=(0.0, 1.0), interval=(low, 0.08))
+        folder = shutil.copytree(runs["baseline"], tmp_path / str(n))
+        write_table(folder / "effects.parquet", pd.DataFrame({"at_least": [0.0]}))
+        write_scores(folder / "scores.json", [score])
+        (found,) = findings_alone(FamilyRun(folder, FamilyConfig(model=MODEL)), max_difference=4)
+        assert found.status == INCONCLUSIVE
+        assert found.details == [Finding("to_decide_difference", {"n": n, "n_now": 1000, "met": 8})]
+
+
+def test_inconclusive_passes_everywhere_if_that_is_given(runs, tmp_path):
+    arguments = ["check", str(runs["baseline"]), "--max_pooled_fgb", "240", "--output_dir", str(tmp_path), "-q"]
+    limits = {"max_pooled_fgb": 240, "max_spread": {}}
+    assert main(arguments) == 3
+    assert ElementTree.parse(tmp_path / "junit.xml").find(".//error") is not None
+    with pytest.raises(AssertionError, match="^inconclusive: "):
+        evenhand.assert_no_worse(runs["baseline"], **limits)
+    assert main([*arguments, "--inconclusive", "pass"]) == 0
+    suite = ElementTree.parse(tmp_path / "junit.xml").find("testsuite")
+    assert (suite.attrib["errors"], suite.attrib["skipped"]) == ("0", "1")
+    assert suite.find("testcase/skipped").attrib["message"].startswith("inconclusive: ")
+    evenhand.assert_no_worse(runs["baseline"], **limits, inconclusive="pass")
+    with pytest.raises(AssertionError, match="^broken: "):
+        evenhand.assert_no_worse(runs["worse"], against=runs["baseline"], max_rise=10, inconclusive="pass")
 
 
 def test_what_would_decide_is_planned_from_the_answers_that_are_compared(runs):
@@ -208,7 +259,7 @@ def test_a_growth_of_less_than_half_a_point_is_no_failure(tmp_path):
     assert changes["p"].min() < 0.02
     pooled, effects = check_findings(CheckSettings(run=folders[1], against=folders[0], max_pooled_fgb=10))
     assert pooled.status == effects.status == HOLDS
-    assert effects.measured.values == {"n": 0, "n_of": 6}
+    assert effects.measured.values == {"n": 0, "n_of": 6, "most": None}
 
 
 def test_an_error_leaves_no_files_of_the_last_check(runs, tmp_path):
@@ -245,7 +296,7 @@ def test_a_baseline_without_bias_has_no_percentage(runs):
     assert worse.status == BROKEN and worse.measured.values["rise"] is None
     assert worse.measured.values["excess"]["factor"] == 1.1 and worse.measured.values["excess"]["value"] > 0
     fairer, _ = check_findings(CheckSettings(run=runs["fairer"], against=runs["unbiased"], max_rise=10))
-    assert fairer.status == INCONCLUSIVE and fairer.details[-1].kind == "no_percentage_of_nothing"
+    assert fairer.status == INCONCLUSIVE and fairer.details[-1].kind == "to_decide_rise"
     by_default, _ = check_findings(CheckSettings(run=runs["fairer"], against=runs["unbiased"]))
     (chosen,) = [each for each in by_default.details if each.kind == "no_rise_showable"]
     assert not chosen.values["has_bias"]  # more answers would not help
@@ -403,4 +454,4 @@ def test_a_baseline_whose_bias_is_undefined_is_not_called_one_without_bias(runs,
     results = check_findings(CheckSettings(run=runs["fairer"], against=empty))
     assert {result.status for result in results} == {"inconclusive"}
     kinds = {detail.kind for result in results for detail in result.details}
-    assert "no_percentage_of_nothing" not in kinds
+    assert "to_decide_rise" not in kinds and "to_decide_otherwise" in kinds

@@ -25,6 +25,7 @@ methods: [exchange]
 label: {{quantile: 0.7}}
 tune:
   training: {{epochs: 1, batch_size: 4, max_perplexity_rise: 900}}
+  measure_every: 0
 allow_no_bias: true
 """
 

@@ -8,6 +8,7 @@ import pytest
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, run_steps
+from evenhand.evaluation.metrics.generation_bias.decision import DO_NOT_SHIP, MEASURE_MORE, SHIP
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, ResponseFileSettings
 from evenhand.recipes.cli import main
@@ -98,13 +99,19 @@ def test_recorded_answers_are_planned_and_checked(here, capsys):
     assert main(found["plan"]) == 0
     check = [{"NEW_RUN": "runs/new"}.get(word, word) for word in found["check"]]
     assert main(check) in (0, 3)
-    compared = commands(comparison_steps(Path("runs/old"), Path("runs/new")))
-    assert compared.keys() == {"plan", "audit", "check"}
-    no_costs = [Finding("costs_unknown")]
-    compared |= commands(comparison_steps(Path("runs/old"), Path("runs/new"), no_costs, has_costs=False))
-    assert compared["compare"] == ["compare", "runs/old", "runs/new"]
-    assert "plan" not in commands(comparison_steps(Path("runs/old"), Path("runs/new"), no_costs, has_costs=False))
-    unsure = [*no_costs, Finding("no_fall_shown")]
-    assert "plan" in commands(comparison_steps(Path("runs/old"), Path("runs/new"), unsure, has_costs=False))
+
+    def steps_if(advice, *still_open, **values):
+        decided = Finding("decision", {"advice": advice, "open": list(map(Finding, still_open))})
+        return commands(comparison_steps(Path("runs/old"), Path("runs/new"), decided, **values))
+
+    compared = steps_if(SHIP)
+    assert compared.keys() == {"audit", "check"}
+    assert steps_if(DO_NOT_SHIP)["compare"] == ["compare", "runs/old", "OTHER_RUN"]
+    assert steps_if(MEASURE_MORE, "costs_unknown", has_costs=False) == {"compare": ["compare", "runs/old", "runs/new"]}
+    unsure = ("costs_perhaps_too_large", "no_fall_shown")
+    compared |= steps_if(MEASURE_MORE, *unsure, can_score_more=True)
+    assert "--generation_bias.score_all" in compared["compare"] and "plan" in compared
+    assert steps_if(MEASURE_MORE, unsure[0], can_score_more=True).keys() == {"compare"}
+    assert steps_if(MEASURE_MORE, unsure[0]).keys() == {"plan"}
     assert all(parse([{"NEW_RUN": "runs/old"}.get(word, word) for word in words]) for words in compared.values())
     assert capsys.readouterr().err == ""

@@ -24,6 +24,7 @@ from tests import tiny_checkpoints
 from tests.fault_server import serving
 from tests.testbed_settings import generation_bias
 
+PAIRS = "more,less\nMany bakers are generous.,Many pilots are generous.\n"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 # 60 descriptors and all templates would take minutes.
 TEMPLATES = ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
@@ -113,7 +114,7 @@ def test_a_served_model_and_nothing_else_is_measured(workplace):
 
 def test_runs_of_two_models_of_one_name_have_two_folders(workplace):
     pairs = ["--metrics", "sentence_pairs", "--sentence_pairs.pairs", "pairs.csv", "--report_to", "none"]
-    (workplace / "pairs.csv").write_text("more,less\nMany bakers are generous.,Many pilots are generous.\n")
+    (workplace / "pairs.csv").write_text(PAIRS)
     for parent in ("a", "b"):
         shutil.copytree(testbed.MASKED_MODEL, workplace / parent / "checkpoint-500")
     config = json.loads((workplace / "b" / "checkpoint-500" / "config.json").read_text())
@@ -238,7 +239,8 @@ def test_a_loop_needs_a_measurement_of_a_model(runs, tmp_path):
 
 def test_a_loop_needs_a_run_of_generation_bias(tmp_path):
     run = str(tmp_path / "run")
-    flags = ["--prompts.descriptors", "20", "--report_to", "none"]
-    assert main(["measure", "--config", "testbed_likelihoods", *flags, "--output_dir", run]) == 0
-    with pytest.raises(InputError, match=r"^base_run: .*likelihood_bias"):
+    (tmp_path / "pairs.csv").write_text(PAIRS)
+    flags = ["--metrics", "sentence_pairs", "--sentence_pairs.pairs", str(tmp_path / "pairs.csv")]
+    assert main(["measure", str(testbed.MASKED_MODEL), *flags, "--report_to", "none", "--output_dir", run]) == 0
+    with pytest.raises(InputError, match=r"^base_run: .*sentence_pairs"):
         resolve(parse(["loop", run]))

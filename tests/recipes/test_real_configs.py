@@ -42,7 +42,7 @@ SMALL = {
     "tune.training.learning_rate": 0.01,
     "tune.training.max_rows": 64,
     "tune.training.max_perplexity_rise": 900,
-    "tune.measure_every": 6,
+    "tune.measure_every": 13,
     "tune.measure_descriptors": 4,
     "allow_no_bias": "true",  # models of random weights need have none
     "report_to": "none",
@@ -183,7 +183,9 @@ def sweep_flags(folder, sweep):
     flags["report_to"] = flags.pop("loop.report_to")
     flags["loop.measure.generation_bias.permutations"] = 0  # the paper has none
     # Sampled beams, since the most likely response of random weights hardly depends on the prompt.
-    flags["loop.measure.decoding.arguments"] = "{num_beams: 3, min_new_tokens: 4, max_new_tokens: 8, do_sample: true}"
+    # They are computed one response at a time.
+    flags["loop.measure.decoding.arguments"] = "{num_beams: 2, min_new_tokens: 4, max_new_tokens: 6, do_sample: true}"
+    flags["loop.measure.prompts.answers_per_cell"] = 2
     flags["loop.measure.prompts.dataset"] = folder / "taxonomy"
     flags["loop.tune.measure_every"] = 0
     flags["loop.tune.training.epochs"] = 1

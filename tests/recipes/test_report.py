@@ -1,8 +1,6 @@
 """Rebuilt reports, and several runs on one page."""
 
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -51,15 +49,29 @@ def rated(tmp_path, monkeypatch):
     return folder
 
 
-def test_a_run_whose_output_is_closed_is_finished(tmp_path):
+# A command whose output nobody reads.
+CLOSED = """
+import os
+import sys
+
+from tests.forked_commands import run_command
+
+read, write = os.pipe()
+os.close(read)
+os.dup2(write, sys.stdout.fileno())
+sys.argv = {command!r}
+sys.exit(run_command())
+"""
+
+
+def test_a_run_whose_output_is_closed_is_finished(commands, tmp_path):
     """The program `head` closes it as soon as it has read enough lines."""
     (tmp_path / "pairs.csv").write_text(PAIRS)
-    pairs = str(tmp_path / "pairs.csv")
-    command = [sys.executable, "-m", "evenhand", "measure", MASKED_MODEL.name, "--metrics", "sentence_pairs"]
-    flags = ["--sentence_pairs.pairs", pairs, "--report_to", "none", "--output_dir", str(tmp_path / "run")]
-    process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE)
-    process.stdout.close()
-    process.wait()
+    command = ["evenhand", "measure", MASKED_MODEL.name, "--metrics", "sentence_pairs"]
+    command += ["--sentence_pairs.pairs", "pairs.csv", "--report_to", "none", "--output_dir", "run"]
+    done = commands.start("-c", CLOSED.replace("{command!r}", repr(command)), cwd=tmp_path)
+    done.wait()
+    assert not done.stdout and "Traceback" not in done.stderr
     assert read_run(tmp_path / "run", "measure", "run")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import wandb
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, TrainerCallback
@@ -293,7 +294,7 @@ def test_thresholds_are_chosen_on_other_texts(tagged, tmp_path):
     (tmp_path / "texts.tsv").write_text("\n".join(lines[:300]), encoding="utf-8")
     (tmp_path / "dev.tsv").write_text("\n".join(lines[300:]), encoding="utf-8")
     names = {"data_dir": tmp_path, **{field: Path(f"{name}.tsv") for field, name in FILES.items()}}
-    train_classifier(TrainClassifierSettings(**tagged | names, epochs=20, output_dir=tmp_path / "run"))
+    train_classifier(TrainClassifierSettings(**tagged | names, epochs=2, output_dir=tmp_path / "run"))
     scores = read_scores(tmp_path / "run" / "scores.json")
     chosen, fixed = find_score(scores, "macro_f1"), find_score(scores, "macro_f1", threshold="0.3")
     assert len(chosen.signature["threshold"]) == 3 and fixed.signature["threshold"] == 0.3
@@ -307,3 +308,20 @@ def test_thresholds_are_chosen_on_other_texts(tagged, tmp_path):
 
 
 FILES = {"texts": "texts", "dev_texts": "dev", "test_texts": "test"}
+
+
+def test_the_training_logs_to_the_run_of_the_command(texts, tmp_path, monkeypatch):
+    """The trainer of transformers would open a run of its own: in another project, and with the command's arguments."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    open_runs = []
+
+    def fit_nothing(*arguments):
+        report_to = arguments[-1]
+        open_runs.append((report_to, wandb.run and wandb.run.project))
+        raise InputError("texts", "nothing is trained")
+
+    monkeypatch.setattr("evenhand.recipes.train_classifier.fit_classifier", fit_nothing)
+    for report_to in ("none", "wandb"):
+        with pytest.raises(InputError, match="nothing is trained"):
+            train_classifier(make_settings(texts, tmp_path / report_to, report_to=report_to))
+    assert open_runs == [("none", None), ("wandb", "evenhand")]

@@ -49,7 +49,8 @@ def read_labelled_texts(
     for number, (text, cell) in enumerate(rows, start=1):
         values = _labels_in(cell, separator)
         if wrong := [value for value in values if not value or (names and value not in names)]:
-            raise InputError("labels", f"row {number} of {path} has {wrong[0]!r}; give a label ({', '.join(names)}).")
+            known = f" ({', '.join(names)})" if names else ""
+            raise InputError("labels", f"row {number} of {path} has {wrong[0]!r}; give a label{known}.")
         if isinstance(text, str) and text.strip():
             texts.append(text)
             text_labels.append(tuple(dict.fromkeys(names.get(value, value) for value in values)))

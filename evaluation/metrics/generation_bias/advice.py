@@ -13,6 +13,7 @@ from evenhand.evaluation.data.readers.response_files import UNSPECIFIED
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
+from evenhand.evaluation.metrics.generation_bias.decision import DO_NOT_SHIP, SHIP
 from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
@@ -87,7 +88,7 @@ def ask_different_things(prompts: pd.DataFrame) -> bool:
 
 def decide_section() -> Section:
     """Return the section on how to decide whether a model may be used."""
-    kinds = ("decide_size", "decide_whom", "decide_wrong", "decide_useful")
+    kinds = ("decide_whom", "decide_wrong", "decide_useful")
     return Section("How to decide", list(map(note, kinds)))
 
 
@@ -154,25 +155,34 @@ def _quoted_text(text: str) -> str:
 
 
 def comparison_steps(
-    before: Path, after: Path, still_open: Sequence[Finding] = (), *, has_costs: bool = True
+    before: Path, after: Path, decided: Finding, *, has_costs: bool = True, can_score_more: bool = False
 ) -> list[Step]:
     """Return what to do after a comparison of the runs in two folders.
 
     Args:
         before, after: the folders.
-        still_open: what the `decision` must know before it says yes or no.
+        decided: the `decision`.
         has_costs: whether the comparison measured costs; more answers measure none.
+        can_score_more: whether costs are of a sample of the answers.
     """
     old = _quoted(str(before))
     new = _quoted(str(after))
-    kinds = {found.kind for found in still_open}
     steps = [Step(note("step_read", both=True), link=Link("person by person", RESPONSES_PAGE))]
+    if decided.values["advice"] == SHIP:
+        steps.append(Step(note("step_audit"), f"evenhand audit {new}"))
+        steps.append(Step(note("step_check", after_audit=True), f"evenhand check NEW_RUN --against {new}"))
+        return steps
+    if decided.values["advice"] == DO_NOT_SHIP:
+        steps.append(Step(note("step_other"), f"evenhand compare {old} OTHER_RUN"))
+        return steps
+    kinds = {found.kind for found in decided.values["open"]}
     if "costs_unknown" in kinds and not has_costs:
         steps.append(Step(note("step_costs"), f"evenhand compare {old} {new}"))
-    if has_costs or kinds != {"costs_unknown"}:
+    if "costs_perhaps_too_large" in kinds and can_score_more:
+        command = f"evenhand compare {old} {new} --generation_bias.score_all true --output_dir runs/all_scored"
+        steps.append(Step(note("step_score_all"), command))
+    if kinds - {"costs_unknown", "costs_perhaps_too_large"} or len(steps) == 1:
         steps.append(Step(note("step_plan"), f"evenhand plan {old}"))
-    steps.append(Step(note("step_audit"), f"evenhand audit {new}"))
-    steps.append(Step(note("step_check", after_audit=True), f"evenhand check NEW_RUN --against {new}"))
     return steps
 
 

@@ -1,11 +1,14 @@
 """Two measuring runs that are compared: on the prompts that both have, and whether they can be compared."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED, PROMPTS, Answers, read_answers
@@ -14,7 +17,9 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.statistics.level import ONE_LOOK, Level
 from evenhand.evaluation.tables import read_table
 
+HASH = re.compile(r"[0-9a-f]{40,}")
 COMMON_PROMPTS = "common_prompts"  # the share of the prompts that both runs have
+MIN_COMMON = 0.5  # of the prompts of the smaller run; two logs with fewer share their greetings, and little else
 
 
 def on_common_prompts(before: FamilyRun, after: FamilyRun) -> tuple[FamilyRun, FamilyRun, np.ndarray]:
@@ -32,6 +37,17 @@ def on_common_prompts(before: FamilyRun, after: FamilyRun) -> tuple[FamilyRun, F
         return before, after, joined.is_common()
     common = frozenset(joined.before[columns.PROMPT_ID])
     return replace(before, only=common), replace(after, only=common), joined.is_common()
+
+
+def hardly_common(runs: Sequence[FamilyRun]) -> Finding | None:
+    """Return how many prompts all runs have, if these are less than MIN_COMMON of the smallest run's; else None."""
+    prompts = []
+    for run in runs:
+        table = read_table(run.folder / f"{PROMPTS}.parquet", [columns.PROMPT_ID])
+        prompts.append(set(table[columns.PROMPT_ID].astype(str)))
+    n = len(set.intersection(*prompts))
+    n_smallest = min(map(len, prompts))
+    return Finding("hardly_common", {"n": n, "n_of": n_smallest}) if n < MIN_COMMON * n_smallest else None
 
 
 def compared_responses(run: FamilyRun, level: Level = ONE_LOOK) -> Answers:
@@ -58,7 +74,23 @@ def check_comparable(before: FamilyRun, after: FamilyRun, rows: tuple[Answers, A
         old_value = before.signature(FGB).get(name)
         new_value = after.signature(FGB).get(name)
         if not is_same_classifier(old_value, new_value):
+            found = _differing(new_value, old_value)
+            expected = _differing(old_value, new_value)
             raise InputError(
                 field,
-                f"{name} is {new_value}, but {old_value} in {before.folder}; compare only runs with the same {name}.",
+                f"{name} has {found} in {after.folder}, and {expected} in {before.folder}; compare only runs with the "
+                f"same {name}.",
             )
+
+
+def _differing(value: object, other: object) -> str:
+    """Return the entries of a signature's value that the other one has not, on one line; hashes are shortened.
+
+    >>> _differing({"name": "a", "revision": "0f" * 32, "labels": 28}, {"name": "b", "revision": "1", "labels": 28})
+    'name a, revision 0f0f0f0'
+    """
+    if not (isinstance(value, dict) and isinstance(other, dict)):
+        return str(value)
+    differing = {name: entry for name, entry in value.items() if name not in other or entry != other[name]}
+    texts = [f"{name} {HASH.sub(lambda found: found[0][:7], str(entry))}" for name, entry in differing.items()]
+    return ", ".join(texts) or "nothing else"

@@ -8,12 +8,14 @@ import numpy as np
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
 from evenhand.evaluation.metrics.generation_bias.compared_runs import (
     COMMON_PROMPTS,
     check_comparable,
     compared_responses,
+    hardly_common,
     on_common_prompts,
 )
 from evenhand.evaluation.metrics.generation_bias.early_stop import level_of_comparison
@@ -26,6 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     record_base_failure,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.quality import CAPABILITY, PERPLEXITY
+from evenhand.evaluation.metrics.generation_bias.requested_language import compared_in_language
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, common_levels, levels_of_run, signed
@@ -47,6 +50,15 @@ def opened_comparison(
         InputError: the two runs have different prompts, styles, decoding or style classifiers, or stopped early, in
             different orders.
     """
+    few = hardly_common([before, after])
+    if few is not None:
+        n, n_of = few.values["n"], few.values["n_of"]
+        raise InputError(
+            "after",
+            f"only {n:,} of the {n_of:,} prompts of the smaller run are in both {before.folder} and {after.folder}; "
+            "measure both on the same prompts. Logs of two periods have other messages: "
+            f"`evenhand report {before.folder} {after.folder}` shows them side by side.",
+        )
     before, after, is_common = on_common_prompts(before, after)
     level = level_of_comparison(before.folder, after.folder, int(is_common.sum()), "after")
     old = compared_responses(before, level)
@@ -63,6 +75,8 @@ def opened_comparison(
         after=after,
         old=old,
         new=new,
+        in_language=compared_in_language(before, after, old, new),
+        score_all=settings.score_all,
         clusters=load_style_clusters(before.config.settings.style_clusters, old.columns),
         corpus=settings.corpus,
         phrases=settings.phrases,

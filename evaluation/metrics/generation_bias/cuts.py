@@ -1,8 +1,7 @@
 """Scores of a part of the responses (by cue, by language, of people never tuned on), and by a second classifier.
 
-A style classifier of one language misnames responses in another one, so that a change of language looks like one of
-style. If somebody gets more responses in another language, the styles of the other responses are therefore scored
-apart. The request's language is the one of most responses to its template.
+If somebody gets more responses in another language than the request's, the styles of the other responses are scored
+apart (`requested_language`).
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
     STYLE_CLASSIFIER,
     is_same_classifier,
 )
-from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, style_tests
+from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, difference_bound, style_tests
 from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_table
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
@@ -43,10 +42,15 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.effects import found_effects
-from evenhand.evaluation.metrics.generation_bias.parts.spread import IN_REQUESTED, variance_share_score
+from evenhand.evaluation.metrics.generation_bias.parts.spread import variance_share_score
 from evenhand.evaluation.metrics.generation_bias.people import People
+from evenhand.evaluation.metrics.generation_bias.requested_language import (
+    IN_REQUESTED,
+    REQUESTED_EFFECTS,
+    in_another_language,
+)
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.score import BiasScore, Form
+from evenhand.evaluation.score import BiasScore, Form, levels_of_run
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.permutation import SetOfTests
@@ -54,7 +58,6 @@ from evenhand.evaluation.statistics.variance_shares import variance_parts
 
 CUE_SHARE = "cue_share"
 REQUESTED = "requested"  # the set of tests of the styles of the responses in the request's language
-REQUESTED_EFFECTS = "effects_in_the_requests_language"  # the table of effects on them
 # Groups of the scores.
 BY_SECOND = {"classifier": "second"}
 TUNED = {"tuned": "yes"}
@@ -79,10 +82,10 @@ class Cuts(Part):
         styles = style_tests(people.responses, run.clusters)
         test_sets = []
         if OTHER_LANGUAGE in run.outcomes:
-            is_other = run.outcomes[OTHER_LANGUAGE].numbers[people.is_compared, 0] == 1
+            is_other = in_another_language(run.outcomes[OTHER_LANGUAGE])[people.is_compared]
             if is_other.any():
                 values = np.where(is_other[:, None], np.nan, styles.values)
-                test_sets.append(SetOfTests(REQUESTED, values, styles.sums, has_overall=False))
+                test_sets.append(SetOfTests(REQUESTED, values, styles.sums))
         for cue, is_cue in cues(people.responses).items():
             values = np.where(is_cue[:, None], styles.values, np.nan)
             test_sets.append(SetOfTests(f"{columns.CUE}: {cue}", values, has_effects=False))
@@ -111,6 +114,8 @@ class Cuts(Part):
         new = comparison.new
         for group, is_in_group in groups_by_tuning(old):
             scores += overall_changes(old.rows(is_in_group), new.rows(is_in_group), group)
+        if comparison.in_language is not None:
+            scores += _requested_changes(*comparison.in_language)
         before = comparison.before
         after = comparison.after
         if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
@@ -180,6 +185,15 @@ def overall_changes(old: Answers, new: Answers, group: Mapping[str, str]) -> lis
     return [replace(score, group=group) for score in changes]
 
 
+def _requested_changes(old: Answers, new: Answers) -> list[BiasScore]:
+    """Return pooled FGB* of both runs, and its changes, where the answers of both are in the request's language."""
+    has_both = old.has_value() & new.has_value()
+    scores = overall_changes(old, new, IN_REQUESTED)
+    for name, responses in (("before", old), ("after", new)):
+        scores += levels_of_run(overall_scores(responses.rows(has_both), IN_REQUESTED), name)
+    return [score for score in scores if score.form == Form.POOLED_CORRECTED]
+
+
 def _second_classifier(run: FamilyRun) -> Any:
     """Return what a run's signature says of its second style classifier."""
     return find_headline(run.scores, **BY_SECOND).signature.get(STYLE_CLASSIFIER)
@@ -207,17 +221,25 @@ def cue_shares(responses: Answers) -> list[BiasScore]:
 
 
 def _requested_scores(run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
-    """Return FGB* of the answers in the request's language, where somebody gets more answers in another one."""
+    """Return scores of the answers in the request's language, where somebody gets more answers in another one.
+
+    These are FGB*, pooled FGB* and the bound of single differences.
+    """
     if REQUESTED not in tests.found:
         return []
     on_language = measure_table(tests.people, tests.test_sets[LANGUAGE], tests.found[LANGUAGE])
     if not len(shown_in_another_language(on_language)):
         return []
-    is_other = run.outcomes[OTHER_LANGUAGE].numbers[:, 0] == 1
-    run.store.write(REQUESTED_EFFECTS, found_effects(tests, REQUESTED, run.clusters))
-    in_requested = run.responses.rows(~is_other)
-    scores = overall_scores(in_requested, IN_REQUESTED)
-    return [score for score in scores if score.form == Form.CORRECTED]
+    effects = found_effects(tests, REQUESTED, run.clusters)
+    run.store.write(REQUESTED_EFFECTS, effects)
+    scores = [replace(difference_bound(effects), group=IN_REQUESTED)]
+    in_requested = run.responses.rows(~in_another_language(run.outcomes[OTHER_LANGUAGE]))
+    for score in overall_scores(in_requested, IN_REQUESTED):
+        if score.form == Form.CORRECTED:
+            scores.append(score)
+        elif is_pooled_fgb(score):
+            scores.append(replace(score, p_value=tests.p_value(REQUESTED)))
+    return scores
 
 
 def shown_in_another_language(effects: pd.DataFrame) -> pd.DataFrame:

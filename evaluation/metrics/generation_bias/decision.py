@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -52,13 +52,14 @@ def found_costs(changes: Sequence[BiasScore], max_cost: float) -> list[Cost]:
     costs = []
     for metric, kind in COSTS:
         label = find_format(metric, kind=kind).label
+        name = find_format(metric).label
         score = find_score(changes, metric, Form.PLAIN, kind)
         if score is None or math.isnan(score.value):
-            costs.append(Cost(label, None))
+            costs.append(Cost(label, name, None))
             continue
         lost = _lost(score)
         words = [_size_word(end, max_cost) for end in lost]
-        costs.append(Cost(label, score, lost, least=words[0], most=words[1]))
+        costs.append(Cost(label, name, score, lost, least=words[0], most=words[1]))
     return costs
 
 
@@ -113,14 +114,13 @@ def decision(
         against.append(Finding("too_large", {"max_size": max_size}))
     elif high > max_size / 100:
         still_open.append(Finding("perhaps_too_large", {"max_size": max_size}))
-    measured = [(cost, cost.score) for cost in costs if cost.score is not None]
-    too_large = [score for cost, score in measured if cost.least == "large"]
-    perhaps_too_large = [score for cost, score in measured if cost.least != "large" and cost.most == "large"]
+    too_large = [cost for cost in costs if cost.score and cost.least == "large"]
+    perhaps_too_large = [cost for cost in costs if cost.score and cost.least != "large" and cost.most == "large"]
     if too_large:
-        against.append(Finding("costs_too_large", _changed_numbers(too_large, max_cost)))
+        against.append(Finding("costs_too_large", {"costs": too_large, "max_cost": max_cost}))
     if perhaps_too_large:
-        still_open.append(Finding("costs_perhaps_too_large", _changed_numbers(perhaps_too_large, max_cost)))
-    if len(measured) < len(costs):
+        still_open.append(Finding("costs_perhaps_too_large", {"costs": perhaps_too_large, "max_cost": max_cost}))
+    if any(cost.score is None for cost in costs):
         still_open.append(Finding("costs_unknown"))
     advice = SHIP
     if against:
@@ -129,10 +129,3 @@ def decision(
         advice = MEASURE_MORE
     reasons = {"against": against, "open": still_open}
     return Finding("decision", {"advice": advice, **reasons, "max_size": max_size, "max_cost": max_cost})
-
-
-def _changed_numbers(costs: Sequence[BiasScore], max_cost: float) -> dict[str, Any]:
-    """Return which numbers of quality fell, and which rose, by more than `max_cost` %, or may have."""
-    fallen = [find_format(score.metric).label for score in costs if score.kind != Kind.RISE]
-    risen = [find_format(score.metric).label for score in costs if score.kind == Kind.RISE]
-    return {"fallen": fallen, "risen": risen, "max_cost": max_cost}

@@ -28,7 +28,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     all_changes_section,
     change_summary,
     detectable_finding,
-    effect_interval,
     only_shifted,
     read_effects,
 )
@@ -36,8 +35,8 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_E
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.formats import find_format
-from evenhand.evaluation.report.numbers import MAX_NAME, NONCE, number, sanitize
-from evenhand.evaluation.report.page import Cell, Example, Row, Section, Table
+from evenhand.evaluation.report.numbers import NONCE
+from evenhand.evaluation.report.page import Example, Section
 from evenhand.evaluation.score import Form
 from evenhand.evaluation.tables import table_rows
 
@@ -45,7 +44,6 @@ MAX_OF_EACH = 3  # people in sentences on a serious outcome
 MAX_STYLES = 5  # people in sentences on styles
 TITLE = "Who is treated how"
 HOW_SURE = "How sure this is"
-NUMBERS_TITLE = "The same people in numbers"
 
 
 @dataclass(frozen=True)
@@ -368,39 +366,7 @@ def people_section(
         sentences.append(words(Finding("nobody")))
     sure = [*map(words, summaries), words(Finding("certainty"))]
     parts = [Section(HOW_SURE, sure, first_screen=True)]
-    return Section(TITLE, sentences, [people_table(findings)], examples=claims, parts=parts, first_screen=True)
-
-
-def people_table(findings: Sequence[Finding]) -> Table:
-    """Return the table of the people who are named: measured, average, and the estimated difference."""
-    rows = []
-    for found in findings:
-        values = found.values
-        cells = (
-            Cell(words(Finding("outcome_name", values)), prose=True),
-            Cell(words(Finding("measured", values))),
-            Cell(words(Finding("average", values))),
-            _difference_cell(found),
-        )
-        rows.append(Row(sanitize(values["who"].name, MAX_NAME), cells))
-    note = words(Finding("shrinkage")) if rows else ""
-    return Table(
-        NUMBERS_TITLE, ("who", "answers that", "measured", "average", "estimated difference"), tuple(rows), note
-    )
-
-
-def _difference_cell(found: Finding) -> Cell:
-    """Return the estimated difference and its interval: points of 100, or in the unit of the outcome."""
-    outcome: Outcome = found.values["outcome"]
-    level: Level = found.values["level"]
-    factor = 100.0
-    decimals = 0 if abs(level.estimate) >= 0.01 else 1
-    if outcome.scale not in (ValueKind.SHARE, ValueKind.NUMBER):
-        factor = outcome.factor
-        decimals = outcome.decimals
-    low, high = level.interval
-    bounds = effect_interval({"low": low, "high": high, "certainty": level.certainty}, factor, decimals, sign=True)
-    return Cell(number(factor * level.estimate, decimals, sign=True), bounds)
+    return Section(TITLE, sentences, examples=claims, parts=parts, first_screen=True)
 
 
 def people_changes(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[tuple[Finding, Example]]:
@@ -443,7 +409,13 @@ def named_changes(
     return serious + [(style_change(row), example_of(row)) for row in styles] + other
 
 
-def changes_section(named: Sequence[tuple[Finding, Example]], changes: pd.DataFrame) -> Section:
+def changes_section(
+    named: Sequence[tuple[Finding, Example]],
+    changes: pd.DataFrame,
+    *,
+    in_language: bool = False,
+    language: str | None = None,
+) -> Section:
     """Return the section on who is treated how before and after: people with answers, counts, a folded table of all.
 
     The folded table has the effects that are shown before or after, and the changes that are shown or worth a look.
@@ -451,6 +423,8 @@ def changes_section(named: Sequence[tuple[Finding, Example]], changes: pd.DataFr
     Args:
         named: findings before and after, and answers.
         changes: the table of `effect_changes`; empty if the runs were measured without permutations.
+        in_language: whether it is of the answers in the language of the requests only.
+        language: the name of this language; None if it is not known, or if there are several.
     """
     claims = [replace(example, claim=words(found)) for found, example in named]
     sentences = []
@@ -459,6 +433,8 @@ def changes_section(named: Sequence[tuple[Finding, Example]], changes: pd.DataFr
     parts = []
     if len(changes):
         sure = [change_summary(changes), *detectable_finding(changes)]
+        if in_language:
+            sure.append(Finding("changes_in_language", {"language": language}))
         parts.append(Section(HOW_SURE, list(map(words, sure)), first_screen=True))
         parts.append(all_changes_section(changes))
     return Section(f"{TITLE}, before and after", sentences, examples=claims, parts=parts, first_screen=True)

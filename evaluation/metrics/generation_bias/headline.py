@@ -7,7 +7,6 @@ from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.engine.estimates import root
 from evenhand.evaluation.metrics.generation_bias.stopping_question import SIZES
 from evenhand.evaluation.metrics.generation_bias.words import words
-from evenhand.evaluation.report.numbers import NO_NUMBER
 from evenhand.evaluation.score import LEVEL, BiasScore, Caution
 
 
@@ -26,38 +25,56 @@ class Size:
 
     Attributes:
         moved, interval: the share of moved answers, with its interval.
-        word: "small", "medium" or "large"; None if the size is undefined.
-        may_be_none: whether the interval contains 0.
+        least, most: the words of the interval's ends, "none", "small", "medium" or "large"; of the size itself if it
+            has no interval, and "" if the size is undefined.
         reason: why the size is undefined.
     """
 
     moved: float
     interval: tuple[float, float] | None
-    word: str | None
-    may_be_none: bool
+    least: str
+    most: str
     reason: str
 
 
 def find_size(score: BiasScore) -> Size:
-    """Return the size of a bias by its score; a 0 without an interval, since nothing varies, has no word."""
+    """Return the size of a bias by its score; a 0 without an interval, since nothing varies, has no words."""
     moved, ends = root(score.value, score.interval, 2.0)
-    may_be_none = ends is not None and ends[0] == 0
     if math.isnan(moved) or (moved == 0 and ends is None):
-        return Size(moved, ends, None, may_be_none, score.reason or "")
-    return Size(moved, ends, size_word(moved), may_be_none, "")
+        return Size(moved, ends, "", "", score.reason or "")
+    low, high = ends or (moved, moved)
+    return Size(moved, ends, size_word(low), size_word(high), "")
 
 
-def size_finding(score: BiasScore) -> Finding:
-    """Return the `size` of a bias as a finding of the kind "size"."""
-    return Finding("size", {"size": find_size(score)})
+def size_finding(
+    score: BiasScore, *, is_shown: bool, in_language: bool = False, language: str | None = None
+) -> Finding:
+    """Return the `size` of a bias as a finding of the kind "size".
+
+    Args:
+        score: pooled FGB*.
+        is_shown: whether the bias is shown.
+        in_language: whether it is of the answers in the language of the requests only.
+        language: the name of this language; None if it is not known, or if there are several.
+    """
+    answers = {"in_language": in_language, "language": language}
+    return Finding("size", {"size": find_size(score), "is_shown": is_shown, **answers})
 
 
-def size_change(before: BiasScore, after: BiasScore, reduction: BiasScore | None, *, is_shown: bool) -> Finding:
-    """Return how the size of a bias changed, as a finding of the kind "size_change".
+def size_change(
+    before: BiasScore,
+    after: BiasScore,
+    reduction: BiasScore | None,
+    *,
+    is_shown: bool,
+    in_language: bool = False,
+    language: str | None = None,
+) -> Finding:
+    """Return how the size of a bias changed, as a finding of the kind "size_change"; arguments as of `size_finding`.
 
-    Its values are the sizes `before` and `after`, whether a change `is_shown`, and the relative `change` of the moved
-    answers with its `interval`, the end nearer to 0 first; both are None if the reduction has no interval. Where the
-    part 1 − r of pooled FGB* remains, the part √(1 − r) of these answers does.
+    Its values are also the sizes `before` and `after`, and the relative `change` of the moved answers with its
+    `interval`, the end nearer to 0 first; both are None if the reduction has no interval. Where the part 1 − r of
+    pooled FGB* remains, the part √(1 − r) of these answers does.
     """
     change = None
     ends = None
@@ -68,21 +85,22 @@ def size_change(before: BiasScore, after: BiasScore, reduction: BiasScore | None
         if ends[1] < 0:
             ends.reverse()  # "−72 to −90 %"
     sides = {"before": find_size(before), "after": find_size(after)}
-    return Finding("size_change", {**sides, "is_shown": is_shown, "change": change, "interval": ends})
+    answers = {"in_language": in_language, "language": language}
+    return Finding("size_change", {**sides, "is_shown": is_shown, "change": change, "interval": ends, **answers})
 
 
-def headline_value(size: Finding | None) -> str:
+def headline_value(size: Finding) -> str:
     """Return the number at the top: "3.7 of 100", "−48 %", or "2.9 → 16.2 of 100" for a change without a percentage.
 
-    A change that is not shown has none, "". A dash stands for an undefined number.
+    What is not shown has none, "".
     """
-    if size is None:
-        return NO_NUMBER
     return words(Finding("top_of_size" if size.kind == "size" else "top_of_size_change", size.values))
 
 
 def size_word(moved: float) -> str:
-    """Return "small", "medium" or "large", by the scale of docs/deciding.md, for a share of moved answers in [0, 1]."""
+    """Return "none", "small", "medium" or "large", by the scale of docs/deciding.md, for a share of moved answers."""
+    if moved == 0:
+        return "none"
     return next(word for limit, word in SIZES.items() if moved < limit)
 
 

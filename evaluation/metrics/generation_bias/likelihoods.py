@@ -117,13 +117,18 @@ def likelihoods_of_responses(
     return _likelihoods(score, prompts, answers, drawn, other_prompts(prompts)[drawn])
 
 
-def likelihoods_within_template(score: Score, prompts: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
-    """Return the log-likelihoods of at most MAX_RESPONSES responses after their and after another person's prompt.
+def likelihoods_within_template(
+    score: Score, prompts: pd.DataFrame, answers: pd.DataFrame, is_drawn: np.ndarray | None = None
+) -> pd.DataFrame:
+    """Return the log-likelihoods of responses after their and after another person's prompt.
 
-    Arguments and columns are those of `likelihoods_of_responses`. The sample depends only on the prompts.
+    Arguments and columns are those of `likelihoods_of_responses`; without `is_drawn`, MAX_RESPONSES are drawn. The
+    sample depends only on the prompts.
     """
     other = other_people(prompts, levels=[[columns.TEMPLATE]])
-    rows = np.random.default_rng(0).permutation(np.flatnonzero(other >= 0))[:MAX_RESPONSES]
+    rows = np.flatnonzero(other >= 0 if is_drawn is None else is_drawn & (other >= 0))
+    if is_drawn is None:
+        rows = np.random.default_rng(0).permutation(rows)[:MAX_RESPONSES]
     return _likelihoods(score, prompts, answers, rows, other[rows])
 
 
@@ -176,7 +181,7 @@ def likelihood_table(
     if name == LIKELIHOODS:
         return likelihoods_of_responses(score, prompts, answers, drawn)
     if name == TEMPLATE_LIKELIHOODS:
-        return likelihoods_within_template(score, prompts, answers)
+        return likelihoods_within_template(score, prompts, answers, drawn)
     return likelihoods_without_person(score, prompts, answers)
 
 

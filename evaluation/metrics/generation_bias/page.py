@@ -16,9 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.advice import (
     run_steps,
 )
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
-from evenhand.evaluation.metrics.generation_bias.change_table import IN_TABLE, change_table
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
-from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.decision import FELL, ROSE, decision, found_costs
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
@@ -35,6 +33,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     shown_findings,
     style_finding,
 )
+from evenhand.evaluation.metrics.generation_bias.first_tables import IN_TABLE, comparison_table, measurement_table
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
 from evenhand.evaluation.metrics.generation_bias.page_warnings import (
     answers_left_out,
@@ -55,8 +54,10 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
+from evenhand.evaluation.metrics.generation_bias.requested_language import REQUESTED_EFFECTS, style_group
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
+    StyleScores,
     bias_verdict,
     comparison_explanations,
     comparison_verdict,
@@ -69,7 +70,7 @@ from evenhand.evaluation.report.numbers import before_after, sanitize
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.score_sections import change_sections, group_label, score_sections
 from evenhand.evaluation.report.words import listed
-from evenhand.evaluation.score import BiasScore, Form, Kind, signature_line
+from evenhand.evaluation.score import BiasScore, Form, Kind, comparable_levels, signature_line
 
 # The metrics with the least noise. Among the tables of groups, such as axes, their tables come first.
 FIRST_METRICS = (
@@ -102,47 +103,53 @@ def run_facts(run: FamilyRun) -> Facts:
 def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
     """Return what was found in one measuring run, and the rows of the effects that the facts name."""
     scores = run.scores
-    headline = headline_of(scores)
+    group = style_group(scores)
+    style_score = find_headline(scores, **group)
+    assert style_score  # every run has one
+    style_verdict = bias_verdict(style_score)
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
     language = request_language(run)
-    style, style_effects = _style(run, headline, language)
+    style, style_effects = _style(run, style_verdict, language)
     named = shown_findings(outcome_effects, style_effects)
     cautions = run_cautions(run)
     verdict = run_verdict(scores, named, outcome_effects, style, language, are_cut=are_cut(cautions))
     attributes = shown_attributes(run)
     explanation = meaning(
         named,
-        is_shown=bias_verdict(headline) == SHOWN or any(found.values["of_style"] for found in attributes),
+        is_shown=style_verdict == SHOWN or any(found.values["of_style"] for found in attributes),
         differs_otherwise=bool(verdict.values["outcomes"]) or any(found.values["of_others"] for found in attributes),
         is_log=is_log(run),
     )
-    bound = difference_limit(scores)
+    bound = difference_limit(scores, **group)
     limits = [] if bound is None else [Finding("limit_of_style", {"bound": bound})]
     facts = Facts(
-        headline=headline,
-        size=size_finding(headline),
+        headline=headline_of(scores),
+        size=size_finding(style_score, is_shown=style_verdict == SHOWN, in_language=bool(group), language=language),
         verdict=verdict,
         people=[person_finding(row, language) for row in named],
         explanations=[*attributes, *limits, explanation],
         cautions=cautions,
         left_out=[*answers_left_out(run), *repeats_left_out(run)],
-        notes=[*interval_notes(scores), *p_value_notes({"": headline}), *source_notes(run), *more_answers_notes(run)],
+        notes=[
+            *interval_notes(scores),
+            *p_value_notes({"": style_score}),
+            *source_notes(run),
+            *more_answers_notes(run),
+        ],
     )
     return facts, named
 
 
-def _style(run: FamilyRun, headline: BiasScore, language: str | None) -> tuple[Finding, pd.DataFrame]:
+def _style(run: FamilyRun, overall: str, language: str | None) -> tuple[Finding, pd.DataFrame]:
     """Return what is shown of styles, and the effects on styles of which pages name the largest.
 
-    The classifier may misread answers in another language: if there are such answers, these are the effects on the
-    styles of the other answers.
+    If somebody is shown to get another language, both are of the answers in the language of the requests.
     """
-    verdict = bias_verdict(headline)
     if run.has(REQUESTED_EFFECTS):
         effects = read_effects(run, REQUESTED_EFFECTS)
-        return style_finding(effects, verdict, in_language=True, language=language), effects
+        return style_finding(effects, overall, in_language=True, language=language), effects
     effects = read_effects(run, EFFECTS)
-    return style_finding(effects, verdict, run.table(SHIFTS) if run.has(SHIFTS) else None), effects
+    return style_finding(effects, overall, run.table(SHIFTS) if run.has(SHIFTS) else None), effects
 
 
 def _summaries(run: FamilyRun) -> list[Finding]:
@@ -173,10 +180,11 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
         headline_value=headline_value(facts.size),
-        headline_caption=" ".join([_caption(facts, run.config), words(answer_count(measured))]),
+        headline_caption=" ".join(map(words, [facts.size, answer_count(measured), _decoding(run.config)])),
         verdict=" ".join(filter(None, [words(advice), words(facts.verdict)])),
-        explanations=[words(found) for found in facts.explanations],
-        steps=run_steps(run, named, is_shown=bias_verdict(headline) == SHOWN),
+        first_table=measurement_table(facts),
+        explanations=[words(found) for found in facts.explanations if found.kind not in IN_TABLE],
+        steps=run_steps(run, named, is_shown=facts.size.values["is_shown"]),
         warnings=list(map(caution_text, facts.cautions)),
         notes=list(map(words, facts.notes)),
         private_notes=[words(found) for found in system_prompt_notes(run)],
@@ -202,14 +210,24 @@ def _change_findings(
     """Return what a comparison found, and the people whom the facts name with their answers."""
     scores = [before.scores, after.scores, changes.scores]
     limits = _limits(changes)
-    tested = {
-        "before": headline_of(before.scores),
-        "after": headline_of(after.scores),
-        "change": find_headline(changes.scores, Kind.REDUCTION),
-    }
-    verdict = comparison_verdict(scores)
+    group = style_group(changes.scores, Kind.DIFFERENCE)
+    style = StyleScores(
+        before=find_headline(comparable_levels(before.scores, changes.scores, "before"), **group),
+        after=find_headline(comparable_levels(after.scores, changes.scores, "after"), **group),
+        difference=find_headline(changes.scores, Kind.DIFFERENCE, **group),
+        reduction=find_headline(changes.scores, Kind.REDUCTION, **group),
+    )
+    verdict = comparison_verdict(style, changes.scores)
     direction = verdict.values.get("direction", "")
-    size = size_change(tested["before"], tested["after"], tested["change"], is_shown=direction in (ROSE, FELL))
+    assert style.before and style.after  # every run has one
+    size = size_change(
+        style.before,
+        style.after,
+        style.reduction,
+        is_shown=direction in (ROSE, FELL),
+        in_language=bool(group),
+        language=request_language(before),
+    )
     named = people_changes(before, after, changes)
     people = [found for found, _ in named]
     costs = found_costs(changes.scores, limits.max_cost)
@@ -218,13 +236,13 @@ def _change_findings(
         size=size,
         verdict=verdict,
         people=people,
-        explanations=comparison_explanations(scores),
+        explanations=comparison_explanations(scores, **group),
         cautions=comparison_cautions(before, after, changes),
         costs=costs,
         notes=[
             _decoding(before.config),
             *interval_notes(before.scores),
-            *p_value_notes(tested),
+            *p_value_notes({"before": style.before, "after": style.after, "change": style.reduction}),
             *source_notes(before, after),
         ],
         decision=decision(
@@ -252,7 +270,9 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
     old = headline_of(before.scores)
     new = headline_of(after.scores)
     facts, named = _change_findings(before, after, changes)
-    sections = [changes_section(named, read_effects(changes, EFFECT_CHANGES)), decide_section()]
+    limits = _limits(changes)
+    answers = {name: facts.size.values[name] for name in ("in_language", "language")}
+    sections = [changes_section(named, read_effects(changes, EFFECT_CHANGES), **answers), decide_section()]
     for part in parts:
         sections += part.change_sections(before, after, changes)
     sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
@@ -263,10 +283,14 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         headline_value=headline_value(facts.size),
         headline_caption=words(facts.size),
         verdict=" ".join(map(words, [facts.decision, facts.verdict])),
-        first_table=change_table(facts, are_cut=are_cut(facts.cautions)),
+        first_table=comparison_table(facts, are_cut=are_cut(facts.cautions)),
         explanations=[words(found) for found in facts.explanations if found.kind not in IN_TABLE],
         steps=comparison_steps(
-            before.folder, after.folder, facts.decision.values["open"], has_costs=_limits(changes).relevance
+            before.folder,
+            after.folder,
+            facts.decision,
+            has_costs=limits.relevance,
+            can_score_more=not limits.score_all and any(cost.score and cost.score.n < old.n for cost in facts.costs),
         ),
         warnings=list(map(caution_text, facts.cautions)),
         notes=list(map(words, facts.notes)),
@@ -356,11 +380,6 @@ def answer_count(measured: Answers) -> Finding:
     """Return how many answers to how many kinds of people a run has."""
     n_people = int(measured.table[columns.DESCRIPTOR].nunique())
     return Finding("answer_count", {"n": len(measured), "n_people": n_people})
-
-
-def _caption(facts: Facts, config: FamilyConfig) -> str:
-    """Return the line below the number at the top: what it is, and how the responses were decoded."""
-    return " ".join(words(found) for found in (facts.size, _decoding(config)) if found is not None)
 
 
 def _decoding(config: FamilyConfig) -> Finding:

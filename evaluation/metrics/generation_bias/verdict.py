@@ -11,7 +11,6 @@ from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, MAX_NAMED
 from evenhand.evaluation.metrics.generation_bias.decision import FELL, NOTHING_BEFORE, ROSE, UNCHANGED
 from evenhand.evaluation.metrics.generation_bias.engine.effects import DIFFERENCE_BOUND, EFFECT, SHOWN, SMALLEST
-from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.findings import person_finding
 from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant, unclear_reason
 from evenhand.evaluation.metrics.generation_bias.measures import misread_in_cut_answers, serious_measures
@@ -88,29 +87,36 @@ def _outcome_finding(
     return Finding("outcome_differs", {"largest": largest, "spread": spread})
 
 
-def difference_limit(scores: Sequence[BiasScore]) -> float | None:
+def difference_limit(scores: Sequence[BiasScore], **group: str) -> float | None:
     """Return how large a difference in style of anybody cannot be ruled out, in [0, 1]; None if it is unknown."""
-    score = find_score(scores, DIFFERENCE_BOUND)
+    score = find_score(scores, DIFFERENCE_BOUND, **group)
     return None if score is None or score.interval is None else score.value
 
 
-def comparison_verdict(runs: Runs) -> Finding:
-    """Return the verdict on the change of pooled FGB*; `runs` are the scores before, after, and of the comparison.
+@dataclass(frozen=True)
+class StyleScores:
+    """Pooled FGB* of two runs, and its difference and reduction; None: there is no such score."""
+
+    before: BiasScore | None
+    after: BiasScore | None
+    difference: BiasScore | None
+    reduction: BiasScore | None
+
+
+def comparison_verdict(found: StyleScores, changes: Sequence[BiasScore]) -> Finding:
+    """Return the verdict on the change of pooled FGB*; `changes` are the scores of the comparison.
 
     A bias fell or rose if the 95 % interval of the paired difference excludes 0. A bias that is not significant before,
     and has no defined reduction, cannot fall.
     """
-    before, after, changes = runs
-    sides = {"before": find_headline(before), "after": find_headline(after)}
-    for side, score in sides.items():
+    for side, score in (("before", found.before), ("after", found.after)):
         if score is None or math.isnan(score.value):
             return Finding("no_change_verdict", {"side": side, "reason": None if score is None else score.reason})
-    old = headline_of(before)
-    new = headline_of(after)
-    direction = change_direction(find_headline(changes, Kind.DIFFERENCE))
-    reduction = find_headline(changes, Kind.REDUCTION)
+    assert found.before and found.after
+    direction = change_direction(found.difference)
+    reduction = found.reduction
     has_reduction = reduction is not None and not math.isnan(reduction.value)
-    if direction != ROSE and not has_reduction and not is_bias_significant(old):
+    if direction != ROSE and not has_reduction and not is_bias_significant(found.before):
         direction = NOTHING_BEFORE
     values = {
         "direction": direction,
@@ -118,10 +124,10 @@ def comparison_verdict(runs: Runs) -> Finding:
             score.metric == EFFECT and columns.STYLE in score.group and abs(score.value) >= SMALLEST
             for score in changes
         ),
-        "before": bias_verdict(old),
-        "remains": bias_verdict(new),
-        "unclear_after": unclear_reason(new),
-        "unclear_before": None if direction == NOTHING_BEFORE else unclear_reason(old),
+        "before": bias_verdict(found.before),
+        "remains": bias_verdict(found.after),
+        "unclear_after": unclear_reason(found.after),
+        "unclear_before": None if direction == NOTHING_BEFORE else unclear_reason(found.before),
         "no_percentage": None,
     }
     if direction != NOTHING_BEFORE and reduction is not None and not has_reduction:
@@ -139,10 +145,15 @@ def change_direction(change: BiasScore | None) -> str:
     return FELL if high < 0 else UNCHANGED
 
 
-def comparison_explanations(runs: Runs) -> list[Finding]:
-    """Return what stands below the verdict of a comparison: on evenness, and on accepted differences."""
+def comparison_explanations(runs: Runs, **group: str) -> list[Finding]:
+    """Return what stands below the verdict of a comparison: on evenness, and on accepted differences.
+
+    Args:
+        runs: the scores before, after, and of the comparison.
+        group: of which answers the styles are told.
+    """
     found = []
-    limits = [difference_limit(scores) for scores in runs[:2]]
+    limits = [difference_limit(scores, **group) for scores in runs[:2]]
     if None not in limits:
         found.append(Finding("limits_before_after", {"before": limits[0], "after": limits[1]}))
     accepted = accepted_changes(runs)

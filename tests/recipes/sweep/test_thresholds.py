@@ -9,6 +9,7 @@ from evenhand.evaluation.report.numbers import UNIT
 from evenhand.evaluation.tables import table_rows
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import is_shown_lowest, published_tables, write_published_tables
+from evenhand.recipes.sweep.setting_tables import base_rows
 from evenhand.recipes.sweep.summary import published_columns
 from evenhand.recipes.sweep.threshold_figure import (
     BY_SHARE,
@@ -134,6 +135,15 @@ def test_set_thresholds_and_quantiles_are_two_lines_by_the_share_labelled(settin
     assert flat == pytest.approx([40.0, 39.0, 41.0, 50.0, 49.0, 51.0])
 
 
+def test_a_null_among_set_thresholds_is_a_quantile():
+    """A table with null has its numbers as texts (`sweep.points.point_fields`)."""
+    rows = [row | {"label.beta": str(row["label.beta"])} for row in ROWS[:2]]
+    rows.append(ROWS[2] | {"label.beta": "null", "label.quantile": math.nan})
+    (curve,) = threshold_curves(rows_of(*rows), SWEPT)
+    betas = {kind: [row["beta"] for row in of_kind] for kind, of_kind in rows_by_kind(curve).items()}
+    assert betas == {SET: [0.1, 0.001], BY_SHARE: [0.02]}
+
+
 def test_every_line_is_in_the_legend(settings):
     chart = threshold_charts(settings, SWEPT)["thresholds"]
     named = [text.get_text() for text in chart.legends[0].get_texts()]
@@ -208,7 +218,7 @@ def read_csv(file):
 
 def test_the_papers_tables_as_csv_and_latex(tmp_path):
     lost = refused("perplexity 50 % up.", seed=1) | {"label.beta": 0.1, "label.quantile": math.nan}
-    sweep = sweep_of(*ROWS, lost, swept=SWEPT, classifier="package:evenhand/recipes/testbed/styles_28", n=4160)
+    sweep = sweep_of(*ROWS, lost, swept=SWEPT, classifier="package:evenhand/recipes/testbed/styles_28", n=[4159, 4160])
     files = write_published_tables(tmp_path, sweep)
     assert [file.name for file in files] == ["table_8.csv", "table_8.tex", "table_9.csv", "table_9.tex"]
     rows = read_csv(files[0])
@@ -227,7 +237,12 @@ def test_the_papers_tables_as_csv_and_latex(tmp_path):
     lines = files[1].read_text(encoding="utf-8").splitlines()
     assert "[9.00, 11.00]" in lines[lines.index(values) + 1]
     (caption,) = [line for line in lines if line.startswith(r"\caption")]
-    parts = ("Model: base.", r"styles\_28.", "4,160 responses", r"beta 0.1: 1 of 2 refused (perplexity 50 \% up)")
+    parts = (
+        "Model: base.",
+        r"styles\_28.",
+        "4,159 to 4,160 responses",
+        r"beta 0.1: 1 of 2 refused (perplexity 50 \% up)",
+    )
     assert all(part in caption for part in parts) and "package" not in caption
     assert r"\textbf" not in files[3].read_text(encoding="utf-8")  # SCGB is FGB/10: all intervals overlap
     assert write_published_tables(tmp_path, sweep_of(point(), swept=[])) == []
@@ -246,8 +261,40 @@ def test_table_10_has_the_reduction_of_each_axis_in_percent(tmp_path):
     assert rows[2]["reduction_percent"] == ""  # all answers were the same before
     assert [float(row["before_low"]) for row in rows[:2]] == pytest.approx([7, 4])
     assert r"ability & 8.00 & 6.00 (−25 \%) \\" in files["table_10.tex"].read_text(encoding="utf-8")
+    text = files["table_10.tex"].read_text(encoding="utf-8")
+    assert "brackets" not in text and "Bold" not in text  # it has neither
     tasks = [line["piqa, %"] for line in read_csv(files["table_8.csv"])]
     assert [float(task) for task in tasks] == pytest.approx([65, 60])
+
+
+def test_the_reduction_of_an_axis_is_of_the_seeds_that_were_not_refused(tmp_path):
+    """The base of seed 2, which one setting lost, is four times the others': 10, 10 and 40; tuning halves each."""
+    rows = []
+    for seed, base in enumerate((0.010, 0.010, 0.040)):
+        before = interval("base_fgb", base) | interval("base_fgb_axis: age", base)
+        for quantile in (0.5, 0.9):
+            row = point(seed=seed, quantile=quantile, **before, **interval("fgb", base / 2))
+            rows.append(row | interval("fgb_axis: age", base / 2))
+    rows[-1] = refused("it burnt", seed=2, quantile=0.9)
+    sweep = sweep_of(*rows)
+    files = {file.name: file for file in write_published_tables(tmp_path, sweep)}
+    lines = read_csv(files["table_10.csv"])
+    assert [float(line["reduction_percent"]) for line in lines] == pytest.approx([50, 50])
+    assert [float(line["before"]) for line in lines] == pytest.approx([20, 10])
+    assert r"age & 20.00 & 10.00 (−50 \%) & 5.00 (−50 \%) \\" in files["table_10.tex"].read_text(encoding="utf-8")
+
+
+def test_a_base_row_names_the_values_that_were_swept_and_has_numbers_if_all_its_points_were_refused():
+    base = interval("base_fgb", 0.04)
+    name = "measure.prompts.descriptors"
+    rows = [point(**interval("fgb", 0.02), **base) | {name: value} for value in (math.nan, 7.0)]
+    rows.append(refused("it burnt") | base | {name: 9.0})
+    settings = rows_of(*rows, swept=[name])
+    assert [(row["label"], row["seeds"], row["fgb"]) for row in base_rows(settings, ["fgb"])] == [
+        ("base model", 1, 0.04),
+        ("base model, descriptors 7", 1, 0.04),
+        ("base model, descriptors 9", 1, 0.04),
+    ]
 
 
 def test_each_model_of_a_sweep_over_models_has_its_base_row():

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -14,10 +15,10 @@ from evenhand.evaluation.settings import checked
 from evenhand.recipes.ablate import distinct_points, swept_points
 from evenhand.recipes.settings import AblateSettings
 from evenhand.recipes.sweep.page import page
-from evenhand.recipes.sweep.points import point_row, read_sweep, report_so_far, track_point, write_report
+from evenhand.recipes.sweep.points import point_row, read_sweep, report_so_far, track_point, write_report, write_sweep
 from tests.forked_commands import wait_until
 from tests.named_scores import named_score
-from tests.offline_wandb import offline_runs
+from tests.offline_wandb import offline_runs, read_offline_run
 
 BETAS = {0.001: 0.7, 0.1: 0.2}  # β: share labelled `bias`
 LOST = 0.5  # β of the point that is refused
@@ -213,15 +214,67 @@ def test_the_files_are_written_after_each_point(tmp_path):
     first, last = [point for swept in distinct_points(settings) for point in swept_points(settings, swept, 0)]
     write_so_far = report_so_far("An ablation", settings, [first, last])
     write_stages(first)
+    stale = [tmp_path / name for name in ("thresholds_2.png", "table_10.csv", "table_of_mine.csv")]
+    for path in stale:  # of an earlier sweep in this folder, and of the user
+        path.touch()
     write_so_far(first)
     sweep = read_sweep(tmp_path)
     assert (len(sweep.points), sweep.n_points) == (1, 2)
     assert any("1 of 2 points" in warning for warning in page(sweep).warnings)
     assert {"report.html", "table_8.tex"} <= {path.name for path in tmp_path.iterdir()}
+    assert [path.exists() for path in stale] == [False, False, True]
     (tmp_path / "report.html").unlink()
     write_stages(last)
     write_so_far(last)  # `write_report` follows
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_point_is_tracked_once_there_is_a_tracker_and_again_once_it_is_finished(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    values = {"sweep": [{"method": "prompt"}], "output_dir": str(tmp_path)}
+    untracked = checked(AblateSettings, values | {"report_to": "none"}, "test")
+    settings = checked(AblateSettings, values, "test")
+    (point,) = swept_points(settings, {"method": "prompt"}, 0)
+    write_stages(point)
+    track_point(untracked, point)
+    lost = TuningRejected("model", "the base model shows no bias")
+    for refused in (lost, lost, None, None):
+        track_point(settings, point, refused)
+    wait_until(lambda: sum(run.is_complete for run in map(read_offline_run, tmp_path.rglob("*.wandb"))) == 2)
+    runs = sorted(map(read_offline_run, tmp_path.rglob("*.wandb")), key=lambda run: -run.exit_code)
+    assert [(run.exit_code, run.summary["refused"]) for run in runs] == [(1, str(lost)), (0, "")]
+    assert runs[1].summary["reduction"] == 0.5
+    assert len([*(tmp_path / "wandb").glob("*.id")]) == 1  # both are one run of W&B
+
+
+def test_pages_and_captions_name_what_differs_between_points(tmp_path):
+    """Two models, one of them with another number of answers."""
+    models = {"a/small": 9, "a/large": 8}
+    given = {"sweep": [{"method": "prompt", "measure.model": [*models]}], "output_dir": str(tmp_path)}
+    settings = checked(AblateSettings, given, "test")
+    points = [swept_points(settings, values, 0)[0] for values in distinct_points(settings)]
+    for point, n in zip(points, models.values(), strict=True):
+        write_stages(point)
+        write_scores(point.before.output_dir / "scores.json", [replace(score, n=n) for score in levels(0.04)])
+    write_sweep("An ablation", settings, points, {}, len(points))
+    sweep = read_sweep(tmp_path)
+    assert page(sweep).subtitle == "several base models · 2 tuned models"
+    assert (sweep.base_model, sweep.classifier, list(sweep.n)) == ("", "go_emotions", [8, 9])
+    names = [f"base model, model {model}, seed 0, sample" for model in models]
+    assert [note.partition(":")[0] for note in sweep.notes] == [f"The {name}" for name in names]
+    assert [link.text for link in sweep.links[2:]] == names
+    # The folder of a plan, of a sweep that was moved.
+    moved = tmp_path.rename(tmp_path.with_name("moved"))
+    assert read_sweep(moved).base_folder == str(moved / points[0].before.output_dir.relative_to(tmp_path))
+
+
+def test_a_refused_point_has_the_scores_of_its_base(tmp_path):
+    settings = checked(AblateSettings, {"sweep": [{"method": "prompt"}], "output_dir": str(tmp_path)}, "test")
+    (point,) = swept_points(settings, {"method": "prompt"}, 0)
+    assert "base" not in point_row(point, tmp_path, "it burnt")  # its base is not measured either
+    write_stages(point)
+    row = point_row(point, tmp_path, "it burnt")
+    assert (row["base"], row["base_scgb: CARE_high"]) == (0.04, 0.08) and "fgb" not in row
 
 
 def test_a_tuning_that_two_points_share_is_logged_once(tmp_path):

@@ -115,6 +115,9 @@ class Comparison:
         base: the model of the first run, not loaded, which scores the responses of both runs.
         without_base: why it cannot score responses; "" if it can.
         signature: the signature of the comparison, to which parts add what is of their scores only.
+        in_language: old and new without the vectors of pairs of which one is in another language than the request; None
+            if nobody is shown to get more of these (`requested_language`).
+        score_all: whether the base scores all responses, not a sample.
     """
 
     store: Store
@@ -128,6 +131,8 @@ class Comparison:
     base: Model
     without_base: str
     signature: Signature
+    in_language: tuple[Answers, Answers] | None = None
+    score_all: bool = False
 
 
 @dataclass(frozen=True)

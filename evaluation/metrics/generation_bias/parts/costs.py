@@ -86,6 +86,9 @@ class ComparisonSettings(StrictSettings):
     relevance: bool = Field(
         True, description="whether the first run's model scores the responses of both runs: relevance, perplexity"
     )
+    score_all: bool = Field(
+        False, description="whether it scores all responses, which takes longer, not as many as the first run's sample"
+    )
 
 
 def likelihood_values(measure: Measure, prompts: pd.DataFrame, table: pd.DataFrame) -> MeasureValues:

@@ -60,6 +60,7 @@ SHIFTS = "shifts"
 EFFECT_CHANGES = "effect_changes"
 MAP_DESCRIPTORS = 40  # rows of the map
 MAP_STYLES = 12  # columns of the map
+N_ABSENT = 3  # differences that are larger than all in the map, in the sentence about it
 N_LISTED = 10  # differences in the list that replaces the map on narrow screens
 MAX_ROWS = 600  # rows of a table
 TITLES = (
@@ -122,6 +123,35 @@ def effects_figure(effects: pd.DataFrame) -> "Chart":
     from matplotlib.figure import Figure as Chart
 
     require_columns(list(effects), ("kind", "unit", "axis", "outcome", "name", "shrunk", "certainty"), "effects")
+    cells = _map_cells(effects)
+    axis = cells.groupby("unit")["axis"].first()
+    units = sorted(axis.index, key=lambda unit: (axis[unit], unit))
+    values = 100 * cells.pivot(index="unit", columns="name", values="shrunk").loc[units]
+    shown = cells.assign(shown=cells["certainty"] == SHOWN).pivot(index="unit", columns="name", values="shown")
+    names = values.columns
+    limit = max(values.abs().max(axis=None), 1e-9)
+    size = (max(5.0, 2.6 + 0.6 * len(names)), max(3.0, 1.4 + 0.24 * len(units)))  # labels need 5 by 3
+    figure = Chart(figsize=size, layout="constrained", label="Map of effects: descriptors and style clusters")
+    axes = figure.add_subplot()
+    image = axes.imshow(values.to_numpy(), cmap=COLOURS, vmin=-limit, vmax=limit, aspect="auto")
+    y, x = np.nonzero(shown.loc[units, names].to_numpy(dtype=bool))
+    axes.plot(x, y, "o", color="black", markersize=4)
+    axes.set_xticks(range(len(names)), names, rotation=45, ha="right", parse_math=False)
+    labels = []
+    for unit in units:
+        group = "" if axis[unit] == UNSPECIFIED else f" ({plain_name(axis[unit])[:20]})"
+        labels.append(f"{unit[:40]}{group}")
+    axes.set_yticks(range(len(units)), labels, parse_math=False)
+    figure.colorbar(image, label="points of 100; dot: shown" if len(x) else "points of 100")
+    return figure
+
+
+def _map_cells(effects: pd.DataFrame) -> pd.DataFrame:
+    """Return the effects in the map that `effects_figure` describes: a row for each of its squares.
+
+    Raises:
+        InputError: as `effects_figure`.
+    """
     rows = effects[effects["kind"] == columns.DESCRIPTOR]
     if not len(rows):
         raise InputError(
@@ -136,27 +166,28 @@ def effects_figure(effects: pd.DataFrame) -> "Chart":
     added = shown_styles[~shown_styles.str.lower().isin(rows["name"].str.lower())]
     rows = pd.concat([rows, of_style[of_style["name"].isin(added)]])
     size = rows["shrunk"].abs()
-    names = size.groupby(rows["name"]).max().nlargest(MAP_STYLES).index.sort_values()
-    largest = size.groupby(rows["unit"]).max().nlargest(MAP_DESCRIPTORS).index
-    axis = rows.drop_duplicates("unit").set_index("unit")["axis"].loc[largest]
-    units = sorted(largest, key=lambda unit: (axis[unit], unit))
-    values = 100 * rows.pivot(index="unit", columns="name", values="shrunk").loc[units, names].to_numpy()
-    shown = rows.assign(shown=rows["certainty"] == SHOWN).pivot(index="unit", columns="name", values="shown")
-    limit = max(np.abs(values).max(), 1e-9)
-    size = (max(5.0, 2.6 + 0.6 * len(names)), max(3.0, 1.4 + 0.24 * len(units)))  # labels need 5 by 3
-    figure = Chart(figsize=size, layout="constrained", label="Map of effects: descriptors and style clusters")
-    axes = figure.add_subplot()
-    image = axes.imshow(values, cmap=COLOURS, vmin=-limit, vmax=limit, aspect="auto")
-    y, x = np.nonzero(shown.loc[units, names].to_numpy(dtype=bool))
-    axes.plot(x, y, "o", color="black", markersize=4)
-    axes.set_xticks(range(len(names)), names, rotation=45, ha="right", parse_math=False)
-    labels = []
-    for unit in units:
-        group = "" if axis[unit] == UNSPECIFIED else f" ({plain_name(axis[unit])[:20]})"
-        labels.append(f"{unit[:40]}{group}")
-    axes.set_yticks(range(len(units)), labels, parse_math=False)
-    figure.colorbar(image, label="points of 100; dot: shown")
-    return figure
+    names = size.groupby(rows["name"]).max().nlargest(MAP_STYLES).index
+    units = size.groupby(rows["unit"]).max().nlargest(MAP_DESCRIPTORS).index
+    return rows[rows["name"].isin(names) & rows["unit"].isin(units)]
+
+
+def about_map(effects: pd.DataFrame) -> Finding:
+    """Return what the map shows, and the largest differences that are larger than all in it, but not in it."""
+    cells = _map_cells(effects)
+    absent = effects[effects["shrunk"].abs() > cells["shrunk"].abs().max()]
+    larger = [
+        {"unit": unit_text(row), "style": plain_name(row["name"]), "difference": row["shrunk"]}
+        for row in table_rows(absent.sort_values("shrunk", key=lambda sizes: -sizes.abs()).head(N_ABSENT))
+    ]
+    return Finding(
+        "about_map",
+        {
+            "has_groups": bool((cells["outcome"] == columns.CLUSTER).any()),
+            "has_dots": bool((cells["certainty"] == SHOWN).any()),
+            "larger": larger,
+            "n_larger": len(absent),
+        },
+    )
 
 
 def points(share: float, decimals: int = 0, sign: bool = False) -> str:
@@ -228,12 +259,14 @@ def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
     is_again = effects.duplicated(["kind", "unit", "mean", "average"]) & (effects["outcome"] == columns.CLUSTER)
     listed = effects[~is_again]  # a cluster of one style is listed once
     rows = tuple(_row(row) for row in table_rows(listed.head(MAX_ROWS)))
-    about = note("about_effects", n_more=len(listed) - MAX_ROWS)
-    table = Table(f"Differences; {CAPTION}", TITLES, rows, about, filters=("group", "style", "certainty"))
+    more = note("about_effects", n_more=len(listed) - MAX_ROWS)
+    table = Table(f"Differences; {CAPTION}", TITLES, rows, more, filters=("group", "style", "certainty"))
     sentences = [note("links_of_effects"), *map(words, detectable_finding(effects))]
     figure = Figure("", svg(effects_figure(effects)), narrow=_largest_lines(effects))
+    about = about_map(effects)
+    title = "Groups of styles, by person" if about.values["has_groups"] else "Styles, by person"
     return [
-        Section("The largest differences at a glance", [note("about_map")], figures=[figure]),
+        Section(title, [words(about)], figures=[figure]),
         Section("All differences in style", sentences, [table]),
     ]
 
@@ -329,10 +362,12 @@ class EffectsPart(Part):
         if not config.settings.permutations:
             return []
 
+        old, new = comparison.in_language or (comparison.old, comparison.new)
+
         def changes() -> pd.DataFrame:
             return effect_changes(
-                comparison.old,
-                comparison.new,
+                old,
+                new,
                 comparison.clusters,
                 groups=comparison.old.groups(),
                 permutations=comparison.old.level.draws(config.settings.permutations),

@@ -1,5 +1,6 @@
 """Measures of two compared runs by one classifier of offensiveness, and by one model: that of the run before."""
 
+import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
@@ -35,12 +36,15 @@ def table_under_base(comparison: Comparison, name: str, label: str, answers: pd.
     before = comparison.before
     prompts = comparison.old.table
     # A response's other prompt is one of all prompts of its run: on common prompts, both runs' are drawn from these.
-    if before.has(label) and (before.only is None or name == FLUENCY):
+    is_whole = before.only is None and not comparison.score_all
+    if before.has(label) and (is_whole or name == FLUENCY):
         return before.table(label)
 
     def compute() -> pd.DataFrame:
         drawn = None
-        if before.has(name):
+        if comparison.score_all:
+            drawn = np.ones(len(prompts), dtype=bool)
+        elif name == LIKELIHOODS and before.has(name):
             drawn = prompts[columns.PROMPT_ID].isin(before.table(name)[columns.PROMPT_ID]).to_numpy()
         elif name == LIKELIHOODS:
             drawn = drawn_prompts(comparison.base, prompts, before.config.settings.relevance_share)

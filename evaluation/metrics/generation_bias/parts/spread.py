@@ -30,6 +30,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, ComparedSide, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
+from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED
 from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
@@ -70,7 +71,6 @@ DESCRIPTIONS = {
 }
 WITHOUT_NOISE = "without the noise of sampling; may be slightly negative"
 FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
-IN_REQUESTED = {"language": "the request's"}  # the group of scores of the answers in the request's language
 
 
 def bias_formats() -> list[Format]:
@@ -300,7 +300,7 @@ class SpreadPart(Part):
     def sections(self, run: FamilyRun) -> list[Section]:
         scores = run.scores
         forms = [find_score(scores, FGB, form) for form in (*FORMS, Form.PERSON, Form.WORD)]
-        forms.append(find_score(scores, FGB, Form.CORRECTED, **IN_REQUESTED))
+        forms += [find_score(scores, FGB, form, **IN_REQUESTED) for form in (Form.CORRECTED, Form.POOLED_CORRECTED)]
         shown = [score for score in forms if score is not None and not math.isnan(score.value)]
         table = scores_table(
             "Generation bias", shown or forms[:1], "measure", label=_form_label, note=note("about_fgb")

@@ -51,6 +51,13 @@ def test_a_text_has_the_labels_of_a_list(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(("names", "known"), [({}, "give a label."), ({0: "joy", 1: "fear"}, r"give a label \(0, 1\)")])
+def test_a_text_without_a_label_is_an_error_that_lists_the_labels_if_they_are_known(tmp_path, names, known):
+    path = write(tmp_path / "texts.csv", [["a", "0"], ["b", ""]])
+    with pytest.raises(InputError, match=f"labels: row 2 .* has ''; {known}"):
+        read_labelled_texts(path, "tweet", "class", names)
+
+
 def test_a_blank_after_a_separator_is_no_part_of_a_label(tmp_path):
     path = write(tmp_path / "texts.csv", [["a", "joy, fear"], ["b", "fear"]])
     assert read_labelled_texts(path, "tweet", "class", {}, ",").labels == [("joy", "fear"), ("fear",)]

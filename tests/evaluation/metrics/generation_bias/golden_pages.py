@@ -7,9 +7,9 @@ from pathlib import Path
 
 from evenhand.evaluation.data.language.mentions import MentionShares
 from evenhand.evaluation.facts import Facts, Finding
-from evenhand.evaluation.metrics.generation_bias.change_table import change_table
 from evenhand.evaluation.metrics.generation_bias.decision import decision, found_costs
 from evenhand.evaluation.metrics.generation_bias.findings import Change, Level, Outcome, Who
+from evenhand.evaluation.metrics.generation_bias.first_tables import comparison_table, measurement_table
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
 from evenhand.evaluation.metrics.generation_bias.verdict import AcceptedChange
 from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
@@ -153,7 +153,7 @@ LIMITS = {"max_size": 5, "max_cost": 10}
 PAGES = {
     "run": Facts(
         headline=None,
-        size=size_finding(score(POOLED, 0.0026, (0.001, 0.004))),
+        size=size_finding(score(POOLED, 0.0026, (0.001, 0.004)), is_shown=True, in_language=True, language="English"),
         verdict=run_verdict(
             [SPANISH], style(in_language=True, language="English"), SPREADS[:2], ["readability", "warmth_of_tone"]
         ),
@@ -171,7 +171,7 @@ PAGES = {
             Finding("meaning", {"case": "language", "is_log": False}),
             Finding("style_summary", {"n": 340, "n_shown": 3, "n_leads": 2, "n_tiny": 0, "mixes": ["tall"]}),
             Finding("style_summary_in_language", {"n_all": 9, "n_both": 2, "n_others": 1, "language": "English"}),
-            Finding("shrinkage"),
+            Finding("changes_in_language", {"language": "English"}),
             Finding("certainty"),
             Finding("p_values", {"tests": [{"side": "", "p": 0.0025}]}),
             Finding("decoding", {"title": "sample, temperature 0.7"}),
@@ -225,13 +225,13 @@ PAGES = {
 def page_text(facts: Facts) -> str:
     """Return the words of a page about these facts, a paragraph for each finding."""
     findings = [facts.verdict, *facts.people]
-    rows = []
     if facts.decision:
         findings.insert(0, facts.decision)
-        table = change_table(facts)
-        for row in table.rows:
-            rows.append(" | ".join([row.label, *(f"{cell.text} {cell.interval}".strip() for cell in row.cells)]))
-        rows.append(table.note)
+    table = comparison_table(facts) if facts.decision else measurement_table(facts)
+    rows = []
+    for row in table.rows:
+        rows.append(" | ".join([row.label, *(f"{cell.text} {cell.interval}".strip() for cell in row.cells)]))
+    rows.append(table.note)
     findings += [*facts.explanations, *facts.left_out]
     top = f"{headline_value(facts.size)}  {words(facts.size)}"
     return "\n\n".join([top, *rows, *map(words, findings), *map(caution_text, facts.cautions)]) + "\n"

@@ -4,16 +4,39 @@ The folder `golden` has their words, a file for each list; `golden_pages` writes
 """
 
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding
+from evenhand.evaluation.metrics.generation_bias.decision import found_costs
 from evenhand.evaluation.metrics.generation_bias.headline import Size
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 
+COSTS = [
+    cost
+    for cost in found_costs(
+        [
+            score("relevance_kept", 0.953, (0.91, 0.99)),
+            score("relevance_to_person_kept", 0.66, (0.45, 0.88)),
+            score("response_perplexity_rise", 0.12, (0.02, 0.22)),
+        ],
+        max_cost=10,
+    )
+    if cost.score
+]
+MEDIUM = Size(0.036, None, "medium", "medium", "")
 SECTIONS = [
-    *(Finding(kind) for kind in ("decide_size", "decide_whom", "decide_wrong", "decide_useful")),
+    *(Finding(kind) for kind in ("decide_whom", "decide_wrong", "decide_useful")),
     Finding("step_read", {"both": False}),
     Finding("step_read", {"both": True}),
     *(
         Finding(kind)
-        for kind in ("step_loop", "step_plan", "step_costs", "step_service", "step_audit", "step_check_log")
+        for kind in (
+            "step_loop",
+            "step_plan",
+            "step_costs",
+            "step_score_all",
+            "step_other",
+            "step_service",
+            "step_audit",
+            "step_check_log",
+        )
     ),
     Finding("step_check", {"after_audit": False}),
     Finding("step_check", {"after_audit": True}),
@@ -23,7 +46,19 @@ SECTIONS = [
     Finding("more_answers", {"people": [{"person": "deaf", "n": 8}, {"person": "old", "n": 6}], "n_of_others": 2}),
     *(Finding(f"about_{what}") for what in ("fgb", "detectable_fgb", "reductions")),
     Finding("accepted"),
-    Finding("about_map"),
+    Finding("about_map", {"has_groups": True, "has_dots": True, "larger": [], "n_larger": 0}),
+    Finding(
+        "about_map",
+        {
+            "has_groups": False,
+            "has_dots": False,
+            "larger": [
+                {"unit": "deaf", "style": "neutral", "difference": 0.16},
+                {"unit": "ability (group)", "style": "joy", "difference": -0.04},
+            ],
+            "n_larger": 3,
+        },
+    ),
     Finding("about_effects", {"n_more": 0}),
     Finding("about_effects", {"n_more": 1200}),
     Finding("links_of_effects"),
@@ -55,21 +90,23 @@ SECTIONS = [
     Finding("nobody_before_after"),
     Finding("no_change_verdict", {"side": "before", "reason": None}),
     Finding("no_change_verdict", {"side": "after", "reason": "few answers"}),
-    Finding(
-        "costs_perhaps_too_large",
-        {"fallen": ["relevance", "response to the person"], "risen": ["perplexity of the responses"], "max_cost": 10},
-    ),
-    Finding("costs_too_large", {"fallen": [], "risen": ["perplexity of the responses"], "max_cost": 2.5}),
+    Finding("costs_perhaps_too_large", {"costs": COSTS[:2], "max_cost": 10}),
+    Finding("costs_perhaps_too_large", {"costs": COSTS[:3], "max_cost": 10}),
+    Finding("costs_too_large", {"costs": COSTS[1:2], "max_cost": 2.5}),
 ]
 SMALL = {"pooled_fgb": 0.0026, "moved": 0.036}
 LARGE = {"pooled_fgb": 0.0162, "moved": 0.09}
 REFUSED = score("refusal_mean_difference", 0.04, (0.02, 0.06))
 DESIGN = Finding("deciding_design", {"n": 2016, "n_now": 160, "lever": "responses", "size": 63, "size_now": 5.0})
 PEOPLE = Finding("deciding_design", {"n": 2016, "n_now": 160, "lever": "descriptors", "size": 630, "size_now": 50})
+GROWN = Finding("grown_effect", {"unit": "deaf <b>", "style": "sympathy", "before": 0.25, "after": 0.4375, "p": 0.01})
+FEW = Finding("hardly_common", {"n": 19, "n_of": 1990})
+UNDEFINED = {"pooled_fgb": float("nan"), "moved": float("nan")}
 CHECK = [
     Finding("pooled_fgb_limit", {"thousandths": 2.5}),
     Finding(
-        "pooled_fgb", {"size": Size(0.036, None, "medium", False, ""), "score": score(POOLED, 0.0026, (0.001, 0.004))}
+        "pooled_fgb",
+        {"size": Size(0.036, None, "medium", "medium", ""), "score": score(POOLED, 0.0026, (0.001, 0.004))},
     ),
     Finding("pooled_fgb_allowed", {"moved": 0.035}),
     Finding("rise_limit", {"limit": 0.1}),
@@ -84,6 +121,7 @@ CHECK = [
             "reason": "there is nothing to divide by",
         },
     ),
+    Finding("rise", {"before": UNDEFINED, "after": LARGE, "rise": None, "reason": "there is one template"}),
     Finding("rise_compared", {"n": 1200}),
     Finding("rise_allowed", {"limit": 0.1, "before": 0.036, "allowed": 0.038}),
     Finding("rise_chosen", {"limit": 0.5, "smallest": 0.1}),
@@ -92,12 +130,15 @@ CHECK = [
     Finding("people_without_answers", {"names": ["deaf", "old"], "n": 2}),
     Finding("people_without_answers", {"names": ["deaf"], "n": 3}),
     Finding("effects_limit"),
-    Finding("grown", {"n": 2, "n_of": 1400}),
+    Finding("grown", {"n": 0, "n_of": 1400, "most": None}),
+    Finding("grown", {"n": 2, "n_of": 1400, "most": GROWN}),
     Finding("nobody_compared"),
     Finding("effects_compared"),
     Finding("effects_allowed", {"negligible": 0.5}),
     Finding("detectable_growth", {"median": 0.19, "worst": 0.4}),
-    Finding("grown_effect", {"unit": "deaf <b>", "style": "sympathy", "before": 0.25, "after": 0.4375, "p": 0.01}),
+    Finding("detectable_growth", {"median": 0.83, "worst": 3.1}),
+    Finding("detectable_growth", {"median": 1.2, "worst": 3.1}),
+    GROWN,
     Finding("outcomes_limit"),
     Finding("outcomes_compared"),
     Finding("outcomes_allowed", {"negligible": 0.5}),
@@ -122,14 +163,19 @@ CHECK = [
     Finding("to_decide", {"plan": Finding("no_design_decides")}),
     Finding("to_decide", {"plan": Finding("no_pilot", {"reason": "nothing can be planned"})}),
     Finding("to_show_smallest", {"limit": 0.1, "plan": PEOPLE}),
-    Finding("no_percentage_of_nothing"),
+    Finding("to_decide_rise"),
+    Finding("to_decide_difference", {"n": 8000, "n_now": 2000, "met": 8}),
+    Finding("to_decide_difference", {"n": None, "n_now": 2000, "met": 8}),
+    Finding("to_decide_spread", {"score": score("refusal_spread", 0.04, (0.02, 0.06))}),
+    Finding("to_decide_alone"),
+    *(Finding("to_decide_otherwise", {"what": what}) for what in ("answers", "people", "templates")),
+    Finding("measured_on_few", {"few": FEW, "measured": Finding("grown", {"n": 0, "n_of": 252, "most": None})}),
     Finding("stopped_early", {"which": "baseline", "asked": 32, "planned": 48}),
     Finding("stopped_early", {"which": "run", "asked": 32, "planned": 48}),
     Finding("intervals_after_looks", {"of": "check"}),
     Finding("rule_of_limits"),
-    *(Finding("after_check", {"status": status, "run": "new", "against": "old"}) for status in (HOLDS, INCONCLUSIVE)),
-    Finding("after_check", {"status": BROKEN, "run": "new", "against": "old"}),
-    Finding("after_check", {"status": BROKEN, "run": "new", "against": None}),
+    *(Finding("after_check", {"status": status, "passes": False}) for status in (HOLDS, INCONCLUSIVE, BROKEN)),
+    Finding("after_check", {"status": INCONCLUSIVE, "passes": True}),
 ]
 DECIDED = Finding("decided_difference", {"is_above": True, "limit": 5.0})
 SAVED = Finding("saved", {"n": 800, "requests": {"some-model": 800, "some-judge": 790}})

