@@ -182,7 +182,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         headline_value=headline_value(facts.size),
         headline_caption=" ".join(map(words, [facts.size, answer_count(measured), _decoding(run.config)])),
         verdict=" ".join(filter(None, [words(advice), words(facts.verdict)])),
-        first_table=measurement_table(facts),
+        first_table=measurement_table(facts, are_cut=are_cut(facts.cautions)),
         explanations=[words(found) for found in facts.explanations if found.kind not in IN_TABLE],
         steps=run_steps(run, named, is_shown=facts.size.values["is_shown"]),
         warnings=list(map(caution_text, facts.cautions)),
