@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.compared_runs import hardly_common
 from evenhand.evaluation.report.output import REPORT, present, side_by_side_page
 from evenhand.evaluation.report.page import Link, Page, Section
 from evenhand.evaluation.runs.pages import claim_pages
@@ -43,6 +44,11 @@ def report(settings: ReportSettings) -> None:
         present(settings.output_dir, {"": side_by_side(settings.runs, settings.output_dir)}, write=True, show=True)
         return
     (folder,) = settings.runs
+    if "output_dir" in settings.model_fields_set:
+        raise InputError(
+            "output_dir",
+            f"the report of one run is written in its folder, {folder}, whose files it links; leave it out.",
+        )
     stages = sorted(path.parent for path in folder.rglob(RECORD)) if (folder / SWEEP).exists() else []
     if stages:
         for stage in stages:
@@ -89,16 +95,20 @@ def side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
     pages = {name: measure.pages(settings) for name, settings in measured.items()}
     families: dict[str, Mapping[str, Page]] = {}
     sections: list[Section] = []
+    are_paired = True
     for family in dict.fromkeys(family for run_pages in pages.values() for family in run_pages):
         with_family = {name: run_pages[family] for name, run_pages in pages.items() if family in run_pages}
         if len(with_family) > 1:
             families[family] = with_family
             runs = {name: FamilyRun(named[name], family_config(measured[name], family)) for name in with_family}
             sections += FAMILIES[family].side_by_side(runs)
+            if family == GENERATION_BIAS:
+                are_paired = hardly_common(list(runs.values())) is None
     if not families:
         raise InputError("runs", "no two of these are runs of `measure` with metrics in common.")
     rated = [rate.summary(folder, "runs")[1] for folder in ratings.values()]
     reports = {name: folder / rate.SUMMARY if name in ratings else folder for name, folder in named.items()}
     start = output_dir.resolve()
     paths = {name: os.path.relpath(folder.resolve() / f"{REPORT}.html", start) for name, folder in reports.items()}
-    return side_by_side_page(families, [Link(name, path) for name, path in paths.items()], rated, sections)
+    links = [Link(name, path) for name, path in paths.items()]
+    return side_by_side_page(families, links, rated, sections, are_paired=are_paired)

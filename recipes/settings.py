@@ -669,7 +669,9 @@ class ReportSettings(StrictSettings):
         default_factory=list, description="finished runs: one of any command, or several of `measure` and `rate`"
     )
     output_dir: AnyPath = Field(
-        default=Path("runs/report"), description="folder for the report of several runs", json_schema_extra=NOT_COMPARED
+        default=Path("runs/report"),
+        description="folder for the report of several runs; that of one is in the run's folder",
+        json_schema_extra=NOT_COMPARED,
     )
 
 

@@ -8,6 +8,8 @@ import numpy as np
 from evenhand.evaluation.json_values import JsonObject
 from evenhand.evaluation.settings import ClassifierSettings, as_settings
 
+FAINT = 0.1  # no label of a text with several possible labels has this probability
+
 
 class Classifier(ABC):
     """A classifier that is ready to classify texts, of any kind: a network, a judge, a list of words.

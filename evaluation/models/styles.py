@@ -32,7 +32,7 @@ from evenhand.evaluation.models.checkpoints import (
     pad_with_eos,
     resolve_device,
 )
-from evenhand.evaluation.models.classifiers import Classifier
+from evenhand.evaluation.models.classifiers import FAINT, Classifier
 from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
 from evenhand.evaluation.models.revisions import check_labels
 from evenhand.evaluation.runs.store import Store
@@ -46,7 +46,6 @@ SOFTMAX = "softmax"
 SIGMOID = "sigmoid"
 ONE_LOGIT = "one logit"
 TRUNCATED = "cut"  # column of saved batches: whether the classifier read only the beginning of a text
-FAINT = 0.1  # no label of a text with several possible labels has this probability
 UNNAMED = re.compile(r"LABEL_\d+")
 EXCLUSIVE = re.compile(r"positive|negative|neutral|\bstars?\b|entailment|contradiction", re.IGNORECASE)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.numbers import NO_NUMBER
-from evenhand.evaluation.report.page import SCORES_TITLE, Cell, Link, Page, Row, Section, Table, signature_rows
+from evenhand.evaluation.report.page import SCORES_TITLE, Cell, Link, Page, Row, Section, Table, near, signature_rows
 from evenhand.evaluation.report.terminal import print_page
 from evenhand.evaluation.report.words import COMMON, note
 
@@ -49,7 +49,7 @@ def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool)
             for page in pages.values():
                 print_page(page)
                 print()
-            print(f"Report: {report_file.resolve()}")
+            print(f"Report: {near(report_file.resolve())}")
     return files
 
 
@@ -87,6 +87,8 @@ def side_by_side_page(
     links: Sequence[Link],
     further: Sequence[Page] = (),
     first: Sequence[Section] = (),
+    *,
+    are_paired: bool = True,
 ) -> Page:
     """Return a page that compares several runs of `evenhand measure` side by side.
 
@@ -95,6 +97,7 @@ def side_by_side_page(
         links: links to the reports of the runs.
         further: other reports, whose verdicts and first tables the page includes.
         first: the first sections of the page.
+        are_paired: whether the runs have prompts in common, so that two of them can be compared.
     """
     pages_of_first = next(iter(families.values()))
     first_page = next(iter(pages_of_first.values()))
@@ -121,7 +124,7 @@ def side_by_side_page(
         headline_caption=f"headlines of {', '.join(pages_of_first)}; {len(names)} runs in all",
         verdict=note(COMMON, "headlines", numbers=headlines),
         warnings=warnings,
-        notes=[note(COMMON, "about_single_intervals")],
+        notes=[note(COMMON, "about_single_intervals", are_paired=are_paired)],
         sections=sections,
         glossary=first_page.glossary,
         limits=first_page.limits,

@@ -10,8 +10,10 @@ after.
 """
 
 import datetime
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -21,6 +23,7 @@ from evenhand.evaluation.report.numbers import NO_NUMBER, sanitize
 from evenhand.evaluation.score import display_name
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+MAX_WORD = 4000  # characters of a word in a command
 SCORES_TITLE = "The scores"  # the title of the section with the main scores, which summaries of several pages repeat
 
 
@@ -91,13 +94,51 @@ class Table:
 class Step:
     """A step that a reader can take next: a sentence, and a command for a terminal or a link, if there is one.
 
-    A command that contains a prompt `is_private`: no tracker gets it unless the settings ask for it.
+    Attributes:
+        text: the sentence.
+        words: the words of the command, none of them quoted yet; a path is a `Path`.
+        link: the link.
+        is_private: whether the command contains a prompt: no tracker gets it unless the settings ask for it.
     """
 
     text: str
-    command: str = ""
+    words: Sequence[str | Path] = ()
     link: Link | None = None
     is_private: bool = False
+
+    @property
+    def command(self) -> str:
+        """The command as it is typed here; a path in the working directory is relative to it."""
+        return " ".join(typed(str(near(word)) if isinstance(word, Path) else word) for word in self.words)
+
+    @property
+    def shared_command(self) -> str:
+        """The command for others: a path outside the working directory has only its end, after "…/"."""
+        words = []
+        for word in self.words:
+            shown = near(word) if isinstance(word, Path) else word
+            if isinstance(shown, Path) and shown.is_absolute():
+                shown = f"…/{display_name(str(shown))}"
+            words.append(typed(str(shown)))
+        return " ".join(words)
+
+
+def near(path: Path) -> Path:
+    """Return a path relative to the working directory if it is in it, else as it is."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def typed(text: str) -> str:
+    r"""Return a text as it is typed in a shell, on one line.
+
+    >>> print(typed("Be kind"), typed("Don't lie.\nBe kind."))
+    'Be kind' $'Don\'t lie.\nBe kind.'
+    """
+    if not {"\n", "\r"} & set(text):
+        return shlex.quote(sanitize(text, MAX_WORD))
+    for character, escaped in (("\\", "\\\\"), ("'", "\\'"), ("\n", "\\n"), ("\r", "\\r")):
+        text = text.replace(character, escaped)
+    return f"$'{sanitize(text, MAX_WORD)}'"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from evenhand.evaluation.report.numbers import first_of, sanitize
 from evenhand.evaluation.report.page import Cell, Page, Table, format_table
 
 LOG_WIDTH = 100
+MAX_COMMAND = 100_000  # characters
 MAX_LINKS = 8
 MAX_TURNED_ROWS = 4  # of a table that is too wide: with its columns as rows, these are columns
 
@@ -71,8 +72,8 @@ def print_page(page: Page, console: Console | None = None) -> None:
     for step in page.steps:
         line(step.text, space=0)
         target = step.command or (step.link.path if step.link else "")
-        if target:
-            line(f"    {target}", space=0)
+        if target:  # on one line, which can be pasted whole
+            console.print(Text(f"    {sanitize(target, MAX_COMMAND)}"), soft_wrap=True)
     if page.links:
         line(f"Further files in this folder: {first_of([link.path for link in page.links], MAX_LINKS)}.")
 

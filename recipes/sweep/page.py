@@ -1,8 +1,8 @@
 """The report of a sweep: one table of settings with reductions and costs, and charts of one against the other."""
 
 import math
-import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure as Chart
@@ -101,8 +101,9 @@ def page(sweep: Sweep) -> Page:
     if len(sweep.points) == 1 and sweep.links:
         steps.append(Step(note("read_comparison"), link=sweep.links[0]))
     if best["reduction_low"] <= 0 and sweep.base_folder:
-        plan = f"evenhand plan {shlex.quote(sweep.base_folder)}"
-        steps.append(Step(note("plan_more"), plan))
+        steps.append(Step(note("plan_more"), ["evenhand", "plan", Path(sweep.base_folder)]))
+    elif sweep.tuning:
+        steps.append(Step(note("export_tuned"), ["evenhand", "export", Path(sweep.tuning)]))
     by_threshold = threshold_charts(rows, sweep.swept).values()
     about = note("about_threshold_figure")
     threshold_figures = [Figure(str(chart.get_label()), svg(chart), about) for chart in by_threshold]

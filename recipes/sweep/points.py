@@ -424,6 +424,7 @@ def write_sweep(
         "classifier": common_value([classifier_name(point) for point in points]),
         "n": [min(n_responses), max(n_responses)] if n_responses else [],
         "base_folder": path_from(folder, points[0].before.output_dir),
+        "tuning": path_from(folder, points[0].tune.output_dir) if len(points) == 1 and points[0].tune else "",
         "people": people,
         "n_points": n_points,
         "swept": swept,
@@ -482,7 +483,9 @@ def read_sweep(folder: Path) -> Sweep:
     try:
         description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
         links = [Link(**link) for link in description.pop("links")]
-        description["base_folder"] = os.path.normpath(folder / description["base_folder"])
+        for name in ("base_folder", "tuning"):
+            if description.get(name):
+                description[name] = os.path.normpath(folder / description[name])
         points = read_table(folder / f"{POINTS}.parquet")
         return Sweep(**description, points=points, links=links)
     except (OSError, ValueError, TypeError, KeyError) as error:

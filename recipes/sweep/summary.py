@@ -120,9 +120,9 @@ class Sweep:
     The columns THRESHOLD_COLUMNS are NaN if the point's method reads no labels. `base_model` and `classifier` are the
     names of the base model and of the style classifier, "" if points have several, and `n` is the smallest and the
     largest number of responses of a measurement; all are in the captions of tables. `base_folder` is the folder of the
-    (first) measurement of the base model, as on the command line. `people` has a sentence for each comparison: who is
-    shown to be treated differently first of all, before and after. `n_points` is the number of points when all have
-    ended; 0: as many as `points` has.
+    (first) measurement of the base model, as on the command line, and `tuning` that of the tuning if there is one point
+    and its method trains. `people` has a sentence for each comparison: who is shown to be treated differently first of
+    all, before and after. `n_points` is the number of points when all have ended; 0: as many as `points` has.
     """
 
     title: str
@@ -134,6 +134,7 @@ class Sweep:
     classifier: str = ""
     n: Sequence[int] = ()
     base_folder: str = ""
+    tuning: str = ""
     people: Sequence[str] = ()
     n_points: int = 0
 

@@ -10,7 +10,7 @@ from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, run_steps
 from evenhand.evaluation.metrics.generation_bias.decision import DO_NOT_SHIP, MEASURE_MORE, SHIP
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.settings import ModelSettings, PromptSettings, ResponseFileSettings
+from evenhand.evaluation.settings import NOWHERE, ModelSettings, PromptSettings, ResponseFileSettings
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse
 from evenhand.recipes.measure import family_configs, measure, read_inputs
@@ -84,7 +84,9 @@ def test_a_served_model_is_measured_again_with_its_server_and_its_system_prompt(
         assert again.model.request == {"top_k": 5} and inputs[GENERATION_BIAS]
         assert [step.is_private for step in steps if "Be kind" in step.command] == [True]
         assert main(found["plan"]) == 0
-        capsys.readouterr()
+        main(["report", str(settings.output_dir)])  # by the record, whose address is never asked
+        page = (settings.output_dir / "report.html").read_text(encoding="utf-8")
+        assert NOWHERE not in capsys.readouterr().out + page and "--model.server</span> <span>URL<" in page
         assert main(["loop", str(settings.output_dir)]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 

@@ -12,6 +12,7 @@ from evenhand.evaluation.report.output import side_by_side_page
 from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
 from evenhand.evaluation.runs.record import read_run
 from evenhand.recipes import rate
+from evenhand.recipes.command_line import parse
 from evenhand.recipes.measure import measure
 from evenhand.recipes.report import report
 from evenhand.recipes.settings import MeasureSettings, RateSettings, ReportSettings
@@ -91,6 +92,18 @@ def test_runs_are_side_by_side_with_the_settings_that_differ(runs, tmp_path):
     assert "one/run · two/run" in text and "measure one/run two/run" in text
     assert "seed 0 1" in text
     assert (tmp_path / "all" / "report.html").read_text().count('/run/report.html">') == 2
+
+
+def test_a_folder_is_given_for_the_report_of_several_runs_only(runs):
+    with pytest.raises(InputError, match="^output_dir: .*leave it out"):
+        report(parse(["report", str(runs[0]), "--output_dir", "elsewhere"]))
+
+
+def test_runs_without_common_prompts_are_not_sent_to_compare():
+    one = Page("Bias", "model")
+    for are_paired in (True, False):
+        (about,) = side_by_side_page({"bias": {"one": one, "two": one}}, [], are_paired=are_paired).notes
+        assert ("evenhand compare" in about) == are_paired and ("--max_difference" in about) != are_paired
 
 
 def test_only_differing_settings_give_a_warning():

@@ -1,7 +1,6 @@
 """What a report tells somebody who decides: what the bias may mean, how to decide, what to do next."""
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,8 +23,7 @@ from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.kinds import has_weights
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
-from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import NOWHERE, ModelSettings, server_api
 
 # Settings of a model that the next command repeats, in addition to the name; the device is not one of them.
 KEPT_SETTINGS = (
@@ -39,7 +37,6 @@ KEPT_SETTINGS = (
     "reasoning",
     "strip",
 )
-MAX_FLAG = 4000  # characters of a setting in a command
 RESPONSES_PAGE = "responses.html"  # the page of all responses, in the folder of the report
 
 
@@ -100,21 +97,22 @@ def run_steps(run: FamilyRun, findings: Sequence[EffectRow], *, is_shown: bool) 
         findings: the rows of the shown effects, the most serious first.
         is_shown: whether people are shown to differ at all.
     """
-    folder = _quoted(str(run.folder))
+    folder = Path(run.folder)
     model = run.config.model
     steps = [Step(note("step_read", both=False), link=_responses_link(findings))]
     if run.config.has_weights and (findings or is_shown):
-        steps.append(Step(note("step_loop"), f"evenhand loop {folder}"))
+        steps.append(Step(note("step_loop"), ["evenhand", "loop", folder]))
     else:
-        steps.append(Step(note("step_plan"), f"evenhand plan {folder}"))
+        steps.append(Step(note("step_plan"), ["evenhand", "plan", folder]))
     asked_everyday = bool(run.config.prompts.cues)
     if not asked_everyday and run.config.open_model().can_be_asked and _holds_conversations(run):
-        command = f"evenhand measure {_quoted(model.name)} --config service{_model_flags(model)}"
+        command = ["evenhand", "measure", _name_or_path(model.name), "--config", "service", *_model_flags(model)]
         steps.append(Step(note("step_service"), command, is_private=model.system_prompt is not None))
     if is_log(run):  # a later log has other messages, which cannot be paired with these
-        steps.append(Step(note("step_check_log"), "evenhand check LATER_RUN --max_difference 5"))
+        steps.append(Step(note("step_check_log"), ["evenhand", "check", "LATER_RUN", "--max_difference", "5"]))
     else:
-        steps.append(Step(note("step_check", after_audit=False), f"evenhand check NEW_RUN --against {folder}"))
+        command = ["evenhand", "check", "NEW_RUN", "--against", folder]
+        steps.append(Step(note("step_check", after_audit=False), command))
     return steps
 
 
@@ -126,32 +124,27 @@ def _holds_conversations(run: FamilyRun) -> bool:
     return not (isinstance(chat_format, Mapping) and chat_format.get("template") == NO_TEMPLATE)
 
 
-def _model_flags(model: ModelSettings) -> str:
-    """Return the flags that name the same model in another command, with its system prompt; each begins with a blank.
+def _name_or_path(name: str) -> str | Path:
+    """Return the name of a model, as a path if it is an absolute one."""
+    return Path(name) if Path(name).is_absolute() else name
 
-    The likelihoods of a served model are unknown, and with them the fluency of its answers.
+
+def _model_flags(model: ModelSettings) -> list[str]:
+    """Return the flags that name the same model in another command, with its system prompt.
+
+    The likelihoods of a served model are unknown, and with them the fluency of its answers. The address of a server
+    that only a record names is a placeholder: whoever types it knows the server.
     """
     given = model.model_dump(mode="json", exclude_defaults=True, include=set(KEPT_SETTINGS))
     flags = []
     for name, value in given.items():
         text = value if isinstance(value, str) else json.dumps(value)
-        flags.append(f" --model.{name} {_quoted_text(text)}")
+        if name == "server" and text.startswith(NOWHERE):
+            text = "URL/v1/completions" if server_api(text) == "completions" else "URL"
+        flags += [f"--model.{name}", text]
     if not has_weights(model):
-        flags.append(" --generation_bias.outcomes '[language, refusal, length, readability]'")
-    return "".join(flags)
-
-
-def _quoted_text(text: str) -> str:
-    r"""Return a text as it is typed in a shell, on one line.
-
-    >>> print(_quoted_text("Be kind"), _quoted_text("Don't lie.\nBe kind."))
-    'Be kind' $'Don\'t lie.\nBe kind.'
-    """
-    if not {"\n", "\r"} & set(text):
-        return shlex.quote(sanitize(text, MAX_FLAG))
-    for character, escaped in (("\\", "\\\\"), ("'", "\\'"), ("\n", "\\n"), ("\r", "\\r")):
-        text = text.replace(character, escaped)
-    return f"$'{sanitize(text, MAX_FLAG)}'"
+        flags += ["--generation_bias.outcomes", "[language, refusal, length, readability]"]
+    return flags
 
 
 def comparison_steps(
@@ -165,24 +158,23 @@ def comparison_steps(
         has_costs: whether the comparison measured costs; more answers measure none.
         can_score_more: whether costs are of a sample of the answers.
     """
-    old = _quoted(str(before))
-    new = _quoted(str(after))
     steps = [Step(note("step_read", both=True), link=Link("person by person", RESPONSES_PAGE))]
     if decided.values["advice"] == SHIP:
-        steps.append(Step(note("step_audit"), f"evenhand audit {new}"))
-        steps.append(Step(note("step_check", after_audit=True), f"evenhand check NEW_RUN --against {new}"))
+        steps.append(Step(note("step_audit"), ["evenhand", "audit", after]))
+        steps.append(Step(note("step_check", after_audit=True), ["evenhand", "check", "NEW_RUN", "--against", after]))
         return steps
     if decided.values["advice"] == DO_NOT_SHIP:
-        steps.append(Step(note("step_other"), f"evenhand compare {old} OTHER_RUN"))
+        steps.append(Step(note("step_other"), ["evenhand", "compare", before, "OTHER_RUN"]))
         return steps
     kinds = {found.kind for found in decided.values["open"]}
+    compare = ["evenhand", "compare", before, after]
     if "costs_unknown" in kinds and not has_costs:
-        steps.append(Step(note("step_costs"), f"evenhand compare {old} {new}"))
+        steps.append(Step(note("step_costs"), compare))
     if "costs_perhaps_too_large" in kinds and can_score_more:
-        command = f"evenhand compare {old} {new} --generation_bias.score_all true --output_dir runs/all_scored"
-        steps.append(Step(note("step_score_all"), command))
+        flags = ["--generation_bias.score_all", "true", "--output_dir", "runs/all_scored"]
+        steps.append(Step(note("step_score_all"), [*compare, *flags]))
     if kinds - {"costs_unknown", "costs_perhaps_too_large"} or len(steps) == 1:
-        steps.append(Step(note("step_plan"), f"evenhand plan {old}"))
+        steps.append(Step(note("step_plan"), ["evenhand", "plan", before]))
     return steps
 
 
@@ -192,16 +184,3 @@ def _responses_link(findings: Sequence[EffectRow]) -> Link:
     row = findings[0]
     name = row["unit"] if row["kind"] == columns.DESCRIPTOR else row[columns.AXIS]
     return Link(f"the answers to “{sanitize(name, 60)}”", RESPONSES_PAGE, search_fragment(row))
-
-
-def _quoted(name: str) -> str:
-    """Return the name of a model or folder as it is typed in a shell.
-
-    A path in the working directory is relative to it; of another absolute path only the end is shown, after "…/",
-    since a report is for others, too.
-    """
-    path = Path(name)
-    if path.is_absolute():
-        is_near = path.is_relative_to(Path.cwd())
-        name = str(path.relative_to(Path.cwd())) if is_near else f"…/{display_name(name)}"
-    return shlex.quote(sanitize(name, 200))

@@ -28,8 +28,8 @@ from evenhand.evaluation.metrics.generation_bias.parts.attributes import names_o
 from evenhand.evaluation.metrics.generation_bias.parts.quality import PERPLEXITY, REPEATED
 from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
+from evenhand.evaluation.models.classifiers import FAINT
 from evenhand.evaluation.models.revisions import PACKAGE
-from evenhand.evaluation.models.styles import FAINT
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.score_sections import Runs, ScoreChange, score_changes
 from evenhand.evaluation.score import BiasScore, Caution, Form, find_score

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -25,6 +26,7 @@ from evenhand.evaluation.report.page import (
     Page,
     Row,
     Section,
+    Step,
     Table,
     format_table,
 )
@@ -146,6 +148,17 @@ def test_the_terminal_prints_in_100_columns_and_the_verdict_last(capsys, monkeyp
     ]
     assert positions == sorted(positions) and max(map(len, text.split("\n"))) <= 100
     assert "Folded away" not in text and "Not seen at first" not in text and "only one pair" in text
+
+
+def test_a_command_is_one_line_on_the_terminal_with_whole_paths_and_shortened_for_others(capsys, monkeypatch):
+    folder = Path(
+        "/home/ann/a long name of a folder/runs/of/the/baseline/that/does/not/fit/into/a/line/of/100/characters"
+    )
+    step = Step("Plan:", ["evenhand", "plan", folder, Path.cwd() / "runs" / "new", "--to", "/no_think"])
+    text = printed(replace(PAGE, steps=[step]), capsys, monkeypatch)
+    assert f"    evenhand plan '{folder}' runs/new --to /no_think\n" in text
+    assert step.shared_command == "evenhand plan '…/of/100/characters' runs/new --to /no_think"
+    assert "ann" not in page_html(replace(PAGE, steps=[step]))
 
 
 def test_plots_mark_the_ideal_and_comparisons_both_sides():

@@ -209,8 +209,11 @@ def test_who_is_treated_differently_stands_first():
     assert page(found).verdict.startswith("distill: 15 of 52 before, 3 of 52 after. distill removes ")
 
 
-@pytest.mark.parametrize(("reduction", "commands"), [(0.01, ["evenhand plan 'my runs/before'"]), (0.1, [])])
+@pytest.mark.parametrize(
+    ("reduction", "commands"),
+    [(0.01, ["evenhand plan 'my runs/before'"]), (0.1, ["evenhand export 'my runs/distill/tune'"])],
+)
 def test_a_reduction_that_is_not_shown_leads_to_more_answers(reduction, commands):
     """The interval is the reduction ± 0.02."""
-    found = sweep_of(point("distill", reduction=reduction), base_folder="my runs/before")
+    found = sweep_of(point("distill", reduction=reduction), base_folder="my runs/before", tuning="my runs/distill/tune")
     assert [step.command for step in page(found).steps if step.command] == commands
