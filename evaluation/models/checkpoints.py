@@ -271,7 +271,8 @@ def _gguf_config(name: str, revision: str | None, changed: tuple[int, ...]) -> P
         names = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
     else:
         names = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    config.architectures = [names[config.model_type]] if config.model_type in names else None
+    architecture = dict[str, str](names).get(config.model_type)
+    config.architectures = [architecture] if architecture else None
     config._name_or_path = name
     return config
 
