@@ -38,8 +38,8 @@ def check_rows(folder: Path, method: TrainedMethod, kind: str) -> None:
     if method.trainer != "sft":
         raise InputError(
             "write_rows",
-            f"{method.name} has a loss of its own, and rows for it; train.py would train with the loss of TRL's SFTTrainer. "
-            "Give the method exchange, rejection, self_chat, or control_tags with "
+            f"{method.name} has a loss of its own, and rows for it; train.py would train with the loss of TRL's "
+            "SFTTrainer. Give the method exchange, rejection, self_chat, or control_tags with "
             f"{spelled('control_tags.targets', 'labels')}.",
         )
     if kind == "encoder_decoder":
