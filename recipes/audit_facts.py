@@ -29,7 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.page_warnings import run_cautio
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import ATTRIBUTE_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
-from evenhand.evaluation.metrics.generation_bias.requested_language import REQUESTED_EFFECTS
+from evenhand.evaluation.metrics.generation_bias.requested_language import REQUESTED_EFFECTS, style_group
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
 from evenhand.evaluation.report.formats import format_of
@@ -202,9 +202,12 @@ def cautions(run: FamilyRun) -> list[str]:
 
 
 def shown_over_all(scores: list[BiasScore]) -> list[dict[str, Any]]:
-    """Return in what people are shown to differ, all together, whether or not between whom is: "style" and outcomes."""
+    """Return in what people are shown to differ, all together, whether or not between whom is: "style" and outcomes.
+
+    As on the run's page, style is of the answers in the requests' language, if others are in another one.
+    """
     found = []
-    headline = find_headline(scores)
+    headline = find_headline(scores, **style_group(scores))
     if headline is not None and bias_verdict(headline) == SHOWN:
         found.append({"outcome": columns.STYLE, "p": headline.p_value})
     for score in scores:

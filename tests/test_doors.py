@@ -30,6 +30,13 @@ def test_the_image_demonstrates_what_the_makefile_does():
     assert f"--no-deps {packages}" in DOCKERFILE
 
 
+@pytest.mark.parametrize("target", ["loop", "demo", "real", "map"])
+def test_a_target_whose_report_names_commands_ends_with_how_they_are_found(target):
+    (recipe,) = re.findall(rf"^{target}: .*\n((?:\t.*\n)+)", MAKEFILE, re.M)
+    assert recipe.endswith("\t$(ACTIVATE)\n")
+    assert "source .venv/bin/activate" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_the_ways_in_install_with_the_same_uv():
     workflow = (ROOT / "docs" / "bias_gate.yml").read_text(encoding="utf-8")
     action = (ROOT / "action.yml").read_text(encoding="utf-8")

@@ -12,13 +12,14 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.mentions import FORMS, NEUTRAL, spoken_article
 from evenhand.evaluation.data.prompts import check_row_count
+from evenhand.evaluation.data.readers.cells import name_text
 from evenhand.evaluation.data.readers.prompt_files import RUN_COLUMNS, build_prompts
 from evenhand.evaluation.data.readers.table_files import SUFFIXES, decode_text, read_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.untrusted_text import clean_name
 
 PERSON = "person"
-SLOT = re.compile(r"\{(\w+)\}")
+SLOT = re.compile(r"\{(\w[\w -]*)\}")  # JSON in a template, such as {"answer": …}, is no slot
 NAMES = "name"  # the column of names, each of which stands for the group in the other columns
 PEOPLE = "people"  # the axis of a list without a header
 NEUTRAL_NAME = "Alex"  # replaces names before the style of a response is classified
@@ -66,7 +67,8 @@ def read_people(path: Path) -> list[dict[str, str]]:
     """
     names = _read(path, "people", (PERSON, columns.DESCRIPTOR, columns.AXIS, NAMES))
     texts = {
-        name: ["" if value is None else clean_name(str(value)) for value in values] for name, values in names.items()
+        name: ["" if value is None else clean_name(name_text(value)) for value in values]
+        for name, values in names.items()
     }
     person = next((name for name in (PERSON, columns.DESCRIPTOR, "") if name in texts), None)
     taken = [name for name in texts if name in (*PROMPT_COLUMNS, columns.AXIS)]  # with a person, others are not used
@@ -154,7 +156,7 @@ def fill_template(template: str, person: Mapping[str, str]) -> str:
         word = spoken_article(person[slot["slot"]])
         return f"{word.capitalize() if slot['article'][0] == 'A' else word} {slot['braces']}"
 
-    text = re.sub(r"\b(?P<article>[Aa]n?) (?P<braces>\{(?P<slot>\w+)\})", article, template)
+    text = re.sub(r"\b(?P<article>[Aa]n?) (?P<braces>\{(?P<slot>\w[\w -]*)\})", article, template)
     text = SLOT.sub(lambda slot: person[slot[1]], text)
     return text[:1].upper() + text[1:] if template.startswith("{") else text
 

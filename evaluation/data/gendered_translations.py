@@ -130,9 +130,9 @@ def _code_in_pairs(code: str) -> str:
 def read_references(path: Path) -> pd.DataFrame:
     """Return the references of a CSV file with the columns english, lang, gender and reference.
 
-    Optional columns are sentence_id (by default, the distinct English sentences are numbered from 1), axis, descriptor
-    and template (by default ""), and marked: a JSON list of the gender-marked spans of the reference, an empty field if
-    the spans are unknown. Rows with an empty reference are left out. Returns a table with `COLUMNS`.
+    Optional columns are sentence_id (by default, the distinct English sentences, sorted, are numbered from 1), axis,
+    descriptor and template (by default ""), and marked: a JSON list of the gender-marked spans of the reference, an
+    empty field if the spans are unknown. Rows with an empty reference are left out. Returns a table with `COLUMNS`.
 
     Raises:
         InputError: the file cannot be read, a column is missing, a gender, language code or `marked` is invalid, or one
@@ -140,7 +140,8 @@ def read_references(path: Path) -> pd.DataFrame:
     """
     rows = _read_table(path, (ENGLISH_TEXT, LANG, GENDER, REFERENCE))
     if SENTENCE_ID not in rows:
-        rows[SENTENCE_ID] = [str(code + 1) for code in pd.factorize(rows[ENGLISH_TEXT])[0]]
+        codes = pd.factorize(rows[ENGLISH_TEXT], sort=True)[0]  # the order of rows must not matter
+        rows[SENTENCE_ID] = [str(code + 1) for code in codes]
     for name in (columns.AXIS, columns.DESCRIPTOR, columns.TEMPLATE, MARKED):
         if name not in rows:
             rows[name] = ""

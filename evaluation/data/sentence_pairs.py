@@ -17,6 +17,7 @@ from pydantic import Field, TypeAdapter
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.downloads import fetch_pinned_file
+from evenhand.evaluation.data.readers.cells import name_text
 from evenhand.evaluation.data.readers.table_files import (
     SUFFIXES,
     columns_of,
@@ -136,7 +137,7 @@ def read_sentence_pairs(path: Path, listed: Mapping[str, str] | None = None) -> 
             if text is not None and not (isinstance(text, str) and text.strip()):
                 raise InputError(path, f"{text!r} is no sentence; write one, or leave it out.")
     for name in (columns.PAIR_ID, columns.BIAS_TYPE, columns.DIRECTION):
-        pairs[name] = pd.Series(["" if value is None else str(value) for value in pairs[name]], dtype=object)
+        pairs[name] = pd.Series(["" if value is None else name_text(value) for value in pairs[name]], dtype=object)
     if pairs[columns.PAIR_ID].duplicated().any():
         raise InputError(
             path, f"{names[columns.PAIR_ID]} {pairs[columns.PAIR_ID].mode()[0]!r} occurs twice; change one."

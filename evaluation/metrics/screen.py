@@ -48,6 +48,8 @@ AT_MOST = "divergence_at_most"
 OWN_WORDS = "own_words"
 RANKS = "ranks"
 SCREENED = "screened_prompts"  # the table of prompts
+N_TEMPLATES = "n_templates"  # of all prompts, of which those about the same people are screened
+N_TEXTS = "n_texts"  # of the user's prompts of a person at a template, of which the first is screened
 DIVERGENCES = "divergences"  # the table: a row for each template and person
 TOKENS = "first_tokens"  # the table: a row for each person and token
 TOKEN = "token"
@@ -222,7 +224,21 @@ class Screen(Family):
         names = ("person", "rank", "nats", "of it own words", "first token (in brackets: mean over people)")
         about = self.sentence(Finding("about_people", {"has_bounds": has_bounds, "left_out": len(ranks) - len(rows)}))
         table = Table("Whose answers begin most differently", names, tuple(rows), note=about)
-        return [Section("People", tables=[table], first_screen=True)]
+        left_out = [self.sentence(found) for found in prompts_left_out(run.table(SCREENED))]
+        return [Section("People", left_out, tables=[table], first_screen=True)]
+
+
+def prompts_left_out(prompts: pd.DataFrame) -> list[Finding]:
+    """Return how many texts and how many templates of a screen's prompts were not screened; [] if all were."""
+    found = []
+    n_texts = int(prompts[N_TEXTS].sum()) if N_TEXTS in prompts else len(prompts)
+    if n_texts > len(prompts):
+        found.append(Finding("texts_left_out", {"n": n_texts, "n_screened": len(prompts)}))
+    n_screened = int(prompts[columns.TEMPLATE].nunique())
+    n_templates = int(prompts[N_TEMPLATES].iloc[0]) if N_TEMPLATES in prompts else n_screened
+    if n_templates > n_screened:
+        found.append(Finding("templates_left_out", {"n": n_templates, "n_screened": n_screened}))
+    return found
 
 
 def screened_prompts(config: FamilyConfig) -> pd.DataFrame:
@@ -247,16 +263,17 @@ def screened_prompts(config: FamilyConfig) -> pd.DataFrame:
     prompts = _of_same_people(prompts).reset_index(drop=True)
     if columns.PROMPT_ID not in prompts:
         prompts.insert(0, columns.PROMPT_ID, prompts.index.astype(str))
-    return prompts[
-        [columns.PROMPT_ID, columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR, columns.TEXT, columns.PERSONA]
-    ]
+    names = [columns.PROMPT_ID, columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR, columns.TEXT, columns.PERSONA]
+    return prompts[[*names, N_TEXTS, N_TEMPLATES]]
 
 
 def _first_texts(prompts: pd.DataFrame, *, warns: bool) -> pd.DataFrame:
-    """Return the first prompt of each template and person, and warn of other texts that they have."""
+    """Return the first prompt of each template and person, with their number of texts, and warn of the others."""
     person = [columns.TEMPLATE, columns.DESCRIPTOR]
     texts = prompts.drop_duplicates([*person, columns.TEXT, columns.PERSONA])
-    kept = prompts.drop_duplicates(person)
+    kept = prompts.drop_duplicates(person).assign(**{N_TEXTS: 1})
+    if warns:
+        kept[N_TEXTS] = texts.groupby(person, sort=False).size().to_numpy()
     if warns and len(kept) < len(texts):
         log.warning(
             "screen: %d of %d texts have the template and the person of a text before them; left out. Give each "
@@ -268,7 +285,7 @@ def _first_texts(prompts: pd.DataFrame, *, warns: bool) -> pd.DataFrame:
 
 
 def _of_same_people(prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return the prompts of the templates that ask about the same people, as many prompts as possible.
+    """Return the prompts of the templates that ask about the same people, as many as possible, with N_TEMPLATES.
 
     Raises:
         InputError: fewer than two templates ask about the same two people.
@@ -285,7 +302,7 @@ def _of_same_people(prompts: pd.DataFrame) -> pd.DataFrame:
     kept = [template for template, names in people.items() if names == largest]
     if len(kept) < len(people):
         log.warning("screen: %d of %d templates ask about other people; left out", len(people) - len(kept), len(people))
-    return prompts[prompts[columns.TEMPLATE].isin(kept)]
+    return prompts[prompts[columns.TEMPLATE].isin(kept)].assign(**{N_TEMPLATES: len(people)})
 
 
 def _common_nouns(prompts: pd.DataFrame, seed: int) -> pd.Series:
@@ -427,12 +444,13 @@ def divergence_scores(
     if kind == Kind.LEVEL and is_bounded(table):
         metrics = {AT_LEAST: DIVERGENCE, AT_MOST: AT_MOST, OWN_WORDS: OWN_WORDS}
     largest = math.log(table[columns.DESCRIPTOR].nunique())
-    bounds = (0.0, largest) if kind == Kind.LEVEL else (-largest, largest)
+    bounds_of_divergence = (0.0, largest) if kind == Kind.LEVEL else (-largest, largest)
     cuts: list[tuple[dict[str, str], pd.DataFrame]] = [({}, table)]
     for column in (columns.AXIS, columns.DESCRIPTOR):
         cuts += [({column: str(value)}, rows) for value, rows in table.groupby(column)]
     scores = []
     for name, column in metrics.items():
+        bounds = (-math.inf, math.inf) if name == OWN_WORDS else bounds_of_divergence  # a part may be negative
         for group, rows in cuts:
             values = rows.groupby(columns.TEMPLATE)[column].mean().to_numpy(dtype=np.float64)
             interval = mean_interval(values, bounds)
@@ -441,7 +459,7 @@ def divergence_scores(
                     metric=name,
                     value=float(values.mean()),
                     ideal=0.0 if name in (DIVERGENCE, AT_LEAST) else None,
-                    bounds=(-math.inf, math.inf) if name == OWN_WORDS else bounds,
+                    bounds=bounds,
                     n=len(values),
                     n_of="templates",
                     interval=interval,

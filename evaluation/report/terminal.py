@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from textwrap import wrap
 
 from rich.console import Console
@@ -40,7 +41,8 @@ def print_page(page: Page, console: Console | None = None) -> None:
         table = format_table(given)
         if table.rows:
             line(table.caption or title, "bold")
-            console.print(_rich_table(table, console))
+            for part in _rich_tables(table, console):
+                console.print(part)
         if table.note:
             line(table.note, "dim", 0)
 
@@ -76,19 +78,38 @@ def print_page(page: Page, console: Console | None = None) -> None:
         line(f"Further files in this folder: {first_of([link.path for link in page.links], MAX_LINKS)}.")
 
 
-def _rich_table(table: Table, console: Console) -> RichTable:
+def _rich_tables(table: Table, console: Console) -> list[RichTable]:
     """Return the table as it fits into the console.
 
-    If it is too wide, intervals are below their values; if it still is and has few rows, its columns become rows.
+    If it is too wide, intervals are below their values. If it still is, its columns become rows if it has few rows;
+    otherwise it is split into several tables, each with some of the columns.
     """
-    wide = console.options.update(max_width=1000)
     grid = _grid(table)
-    if Measurement.get(console, wide, grid).maximum <= console.width:
-        return grid
+    if _measured(grid, console).maximum <= console.width:
+        return [grid]
     stacked = _grid(table, "\n")
-    if len(table.rows) > MAX_TURNED_ROWS or Measurement.get(console, wide, stacked).minimum <= console.width:
-        return stacked
-    return _turned(table)
+    if _measured(stacked, console).minimum <= console.width:
+        return [stacked]
+    if len(table.rows) <= MAX_TURNED_ROWS:
+        return [_turned(table)]
+    n_columns = len(table.columns) - 1
+    parts = [stacked]
+    for size in reversed(range(1, n_columns)):
+        parts = [_grid(_with_columns(table, slice(start, start + size)), "\n") for start in range(0, n_columns, size)]
+        if all(_measured(part, console).minimum <= console.width for part in parts):
+            break
+    return parts
+
+
+def _measured(grid: RichTable, console: Console) -> Measurement:
+    """Return the widths that a table needs if texts are folded, and if none is."""
+    return Measurement.get(console, console.options.update(max_width=1000), grid)
+
+
+def _with_columns(table: Table, chosen: slice) -> Table:
+    """Return a table with its first column, and with some of the others."""
+    rows = tuple(replace(row, cells=row.cells[chosen]) for row in table.rows)
+    return replace(table, columns=(table.columns[0], *table.columns[1:][chosen]), rows=rows)
 
 
 def _turned(table: Table) -> RichTable:
@@ -119,8 +140,9 @@ def _grid(table: Table, between: str = " ") -> RichTable:
             grid.add_column(Text(name), justify="left", overflow="fold")
         else:
             longest = max((len(line) for text in texts for line in text.splitlines()), default=0)
-            header = "\n".join(wrap(name, max(12, longest)))
-            grid.add_column(Text(header), justify="right", overflow="fold", no_wrap=True)
+            header = wrap(name, max(12, longest))
+            least = max([longest, *map(len, header)])
+            grid.add_column(Text("\n".join(header)), justify="right", overflow="fold", no_wrap=True, min_width=least)
     for place, row in enumerate(table.rows):
         grid.add_row(Text(row.label), *(Text(texts[place]) for texts in columns))
     return grid

@@ -143,7 +143,7 @@ def test_a_line_that_was_broken_off_does_not_stop_the_watch(settings):
 
 def test_a_line_that_is_no_answer_is_left_out_and_a_number_is_a_person(settings):
     row = {"text": "Help me.", "descriptor": "deaf", "response": YES, "who": {"rated": True}}
-    changed = ({}, {"text": None}, {"descriptor": 65}, {"response": 7}, {"descriptor": ["deaf"]}, {"descriptor": "65"})
+    changed = ({}, {"text": None}, {"descriptor": 65}, {"response": 7}, {"descriptor": ["deaf"]}, {"descriptor": 65.0})
     settings.logs.write_text("".join(json.dumps({**row, **values}) + "\n" for values in [*changed, {"who": None}]))
     watch(settings.replaced(columns={"vip": "who.rated"}, outcomes=["vip"]))
     state = state_of(settings)

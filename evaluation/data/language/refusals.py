@@ -168,6 +168,13 @@ REFUSALS = (
     r"|tôi không thể (?:giúp|trả lời)",
     r"(?:ขอโทษ|ขออภัย|เสียใจ).{0,40}(?<!คุณ)ไม่(?:สามารถ|อาจ|ได้)",
 )
+# What clients and servers write after "Error:"; other words may be an answer, such as "Exception: guide dogs may stay".
+OF_CLIENT = (
+    r"(?:\b[45]\d\d\b|(?-i:[A-Za-z]\w*(?:Error|Exception|Timeout)\b|NoneType)"
+    r"|\b(?:api|https?|ssl|json|servers?|requests?|responses?|retries|quota|rate[ _-]?limit\w*|time[ _-]?out|timed out"
+    r"|overloaded|unavailable|connection|gateway|tokens|context length|max_\w+|content[ _-]?(?:filter\w*|policy)"
+    r"|status code|null|none|nan|undefined)\b)"
+)
 # Whole texts that a client or a pipeline writes in place of an answer: LangFair, the clients of providers, pandas.
 FAILURE = re.compile(
     r"[\[(<*\s]*(?:"
@@ -175,8 +182,9 @@ FAILURE = re.compile(
     r"(?:a |an |any |the |model |llm )*(?:response|answer|output|completion|reply|result)\b.{0,80}"
     r"|(?:no|empty|missing|null) (?:response|answer|output|completion)(?: (?:was )?(?:received|returned"
     r"|available|generated))?"
-    r"|(?:error|exception)(?: code)?\s*[:\-–].{0,400}|error|an error (?:has )?occurred\b.{0,200}"
-    r"|[\w.]*(?:Error|Exception|Timeout)\s*[:(].{0,400}|traceback \(most recent call last\).*"
+    rf"|(?:error|exception)(?: code)?\s*[:\-–](?=.{{0,400}}{OF_CLIENT}).{{0,400}}"
+    r"|error|an error (?:has )?occurred\b.{0,200}"
+    r"|(?-i:[\w.]*[A-Za-z](?:Error|Exception|Timeout))\s*[:(].{0,400}|traceback \(most recent call last\).*"
     r"|(?:request|connection|api|the request)? ?(?:timed out|timeout)|(?:api |connection |server "
     r"|internal server )error\b.{0,200}"
     r"|(?:rate limit|quota)(?: \w+){0,3} (?:exceeded|reached)\b.{0,200}|(?:max(?:imum)?) retries exceeded.{0,200}"

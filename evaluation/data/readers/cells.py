@@ -36,6 +36,15 @@ def is_blank(value: object) -> bool:
     return value is None or value != value or (isinstance(value, str) and value.strip().casefold() in NO_VALUE)
 
 
+def name_text(value: object) -> str:
+    """Return the text of a name, such as an id: programs write the whole number 3 also as 3.0.
+
+    >>> name_text(3), name_text(3.0), name_text(2.5), name_text("3.0")
+    ('3', '3', '2.5', '3.0')
+    """
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def read_cells(values: Sequence[object]) -> list:
     """Return the values of a column, with None in place of blanks, and numbers in place of their texts.
 

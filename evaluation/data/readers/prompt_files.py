@@ -21,6 +21,7 @@ from evenhand.evaluation.data.prompts import (
     require_columns,
     with_id_columns,
 )
+from evenhand.evaluation.data.readers.cells import name_text
 from evenhand.evaluation.data.readers.table_files import read_columns
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import read_text
@@ -87,6 +88,7 @@ def read_prompts(path: Path, answers_per_cell: int = 1, descriptor_column: str |
     check_texts(table, path, named)
     n = len(table[columns.TEXT])
     times = table.pop(REPEATS, [answers_per_cell] * n)
+    times = [int(value) if isinstance(value, float) and value.is_integer() else value for value in times]
     for row, value in enumerate(times, start=1):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(path, f"column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
@@ -139,7 +141,10 @@ def clean_columns(table: Mapping[str, list], path: Path, named: Mapping[str, str
     cleaned = dict(table)
     for name in NAMES:
         if name in table:
-            cleaned[name] = [clean_name(str(value)) if _is_name(value) else value for value in table[name]]
+            cleaned[name] = [clean_name(name_text(value)) if _is_name(value) else value for value in table[name]]
+    if columns.PROMPT_ID in table:
+        ids = table[columns.PROMPT_ID]
+        cleaned[columns.PROMPT_ID] = [name_text(value) if _is_name(value) else value for value in ids]
     if columns.PERSONA in table:
         cleaned[columns.PERSONA] = ["" if value is None else value for value in table[columns.PERSONA]]
     if columns.BUCKET in cleaned and columns.AXIS in cleaned and columns.DESCRIPTOR in cleaned:
@@ -208,8 +213,8 @@ def name_descriptor(table: dict[str, list], path: Path, descriptor_column: str |
             names = ", ".join(table)
             raise InputError("prompts.descriptor_column", f"{path} has no {descriptor_column!r}; its columns: {names}.")
         values = table[descriptor_column]
-        table[columns.DESCRIPTOR] = [value if value is None else str(value) for value in values]
+        table[columns.DESCRIPTOR] = [value if value is None else name_text(value) for value in values]
     elif columns.DESCRIPTOR in table:
         values = table[columns.DESCRIPTOR]
-        table[columns.DESCRIPTOR] = [str(value) if isinstance(value, int | float) else value for value in values]
+        table[columns.DESCRIPTOR] = [name_text(value) if isinstance(value, int | float) else value for value in values]
     return table

@@ -18,7 +18,7 @@ from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.data.language.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.readers.answers import NO_CONTENT, Answer, error_reason, measured_answer
-from evenhand.evaluation.data.readers.cells import is_blank, read_cells
+from evenhand.evaluation.data.readers.cells import is_blank, name_text, read_cells
 from evenhand.evaluation.data.readers.chats import (
     STOPS,
     answer_in,
@@ -46,7 +46,7 @@ from evenhand.evaluation.data.readers.response_logs import (
     parse_log,
     read_inspect,
 )
-from evenhand.evaluation.data.readers.table_files import columns_of, nan_as_none
+from evenhand.evaluation.data.readers.table_files import arrow_columns, columns_of, nan_as_none
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write, json_sha256, sha256_of, write_text
@@ -254,8 +254,8 @@ def responses_in_frame(frame: pd.DataFrame, path: Path, *, once: bool = False) -
         InputError: as `read_responses`; or a column has values of several types, or occurs twice.
     """
     try:
-        columns_of_frame = pa.Table.from_pandas(frame, preserve_index=False).to_pydict()
-    except (ValueError, TypeError) as error:  # pyarrow's errors are subclasses
+        columns_of_frame = arrow_columns(pa.Table.from_pandas(frame, preserve_index=False))
+    except (ValueError, TypeError, pa.ArrowException) as error:
         problem = " ".join(str(error).split())
         raise InputError(path, f"{problem}; write text in one column of each name.") from None
     table = {name: nan_as_none(values) for name, values in columns_of_frame.items()}
@@ -352,7 +352,7 @@ def _one_type(values: list) -> list:
 
 def _as_texts(values: Sequence[object]) -> list[str | None]:
     """Return the values of a column as texts; None stays."""
-    return [None if value is None else str(value) for value in values]
+    return [None if value is None else name_text(value) for value in values]
 
 
 def _named_columns(rows: Sequence[Mapping[str, object]], named: Mapping[str, str], path: Path) -> dict[str, list]:
@@ -399,7 +399,8 @@ def _paired_chats(table: Mapping[str, list]) -> dict[str, list]:
             found = exchange_in(chat)
             text, response, turns = found.text, found.answer, found.turns
         elif not isinstance(text, str) or is_chat(chat):
-            text, turns = prompt_in(chat)
+            found_text, turns = prompt_in(chat)
+            text = text if found_text is None else found_text  # what is no text is named by an error
         texts.append(text)
         responses.append(response)
         personas[row] = turns or personas[row]
@@ -511,7 +512,7 @@ def with_repeats(prompts: pd.DataFrame, prompt_ids: Sequence[object]) -> pd.Data
     """Return the prompts and, for each id of a repeat, the prompt again: "a#2" is the second response to "a"."""
     known = {prompt_id: row for row, prompt_id in enumerate(prompts[columns.PROMPT_ID])}
     repeats = {}
-    for prompt_id in map(str, prompt_ids):
+    for prompt_id in map(name_text, prompt_ids):
         name, _, number = prompt_id.rpartition("#")
         if prompt_id not in known and name in known and number.isdigit():
             repeats[prompt_id] = known[name]
@@ -524,7 +525,8 @@ def with_repeats(prompts: pd.DataFrame, prompt_ids: Sequence[object]) -> pd.Data
 
 def match_responses(table: Mapping[str, list], prompt_ids: Sequence[str], path: Path) -> list[str]:
     """Return the response to each prompt id, in the order of `prompt_ids`."""
-    counts = Counter(map(str, table[columns.PROMPT_ID]))
+    ids = list(map(name_text, table[columns.PROMPT_ID]))
+    counts = Counter(ids)
     wanted = {*prompt_ids}
     wrong_ids = {
         "without a row": wanted - counts.keys(),
@@ -538,7 +540,7 @@ def match_responses(table: Mapping[str, list], prompt_ids: Sequence[str], path: 
             f"{', '.join(problems)}. Add an empty response for each missing one, and measure with the settings "
             "(prompts, seed, split) of the run that wrote the prompts.",
         )
-    responses = dict(zip(map(str, table[columns.PROMPT_ID]), table[columns.RESPONSE], strict=True))
+    responses = dict(zip(ids, table[columns.RESPONSE], strict=True))
     return [responses[prompt_id] for prompt_id in prompt_ids]
 
 

@@ -89,7 +89,7 @@ def read_columns(
             check_row_limit(path)
             table = pyarrow.parquet.read_table(path)
             _check_header(table.column_names)
-            columns = table.to_pydict()
+            columns = arrow_columns(table)
         else:
             columns = _read_delimited(path, header)
         columns = {name: nan_as_none(values) for name, values in columns.items()}
@@ -101,6 +101,19 @@ def read_columns(
     except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise InputError(path, f"cannot be read as {content} ({reason}); give a table, best in UTF-8.") from None
+
+
+def arrow_columns(table: pa.Table) -> dict[str, list]:
+    """Return the columns of a table of Arrow, name → values: decimals are floats, and pandas' periods are texts."""
+    found = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if isinstance(column.type, pa.ExtensionType):
+            found[name] = [None if value is None or value != value else str(value) for value in column.to_pandas()]
+        elif pa.types.is_decimal(column.type):
+            found[name] = [None if value is None else float(value) for value in column.to_pylist()]
+        else:
+            found[name] = column.to_pylist()
+    return found
 
 
 def nan_as_none(values: list) -> list:

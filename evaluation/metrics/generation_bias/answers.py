@@ -88,7 +88,8 @@ class Answers:
         axis = self.table[columns.AXIS].astype(str)
         groups = {columns.AXIS: axis}
         if columns.BUCKET in self.table:
-            groups[columns.BUCKET] = axis + ": " + self.table[columns.BUCKET].astype(str)
+            bucket = self.table[columns.BUCKET]
+            groups[columns.BUCKET] = (axis + ": " + bucket.astype(str)).where(bucket.notna())
         return groups
 
     def is_nonempty(self) -> np.ndarray:

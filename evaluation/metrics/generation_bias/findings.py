@@ -344,18 +344,26 @@ def requested_summary(all_effects: pd.DataFrame, requested: pd.DataFrame, langua
     return Finding("style_summary_in_language", {**counts, "language": language})
 
 
-def people_section(findings: Sequence[Finding], examples: Sequence[Example], summaries: Sequence[Finding]) -> Section:
+def people_section(
+    findings: Sequence[Finding],
+    examples: Sequence[Example],
+    summaries: Sequence[Finding],
+    attributes: Sequence[Finding] = (),
+) -> Section:
     """Return the section that names who is shown to be treated differently, each with answers to read.
 
     Args:
         findings: findings on people, the most serious first.
         examples: the answers to each of them.
         summaries: findings on all effects together.
+        attributes: findings on attributes of people, if differences of some are shown.
     """
     if not findings and not summaries:  # nothing was tested
         return Section(TITLE)
     claims = [replace(example, claim=words(found)) for example, found in zip(examples, findings, strict=True)]
-    sentences = [] if claims else [words(Finding("nobody"))]
+    sentences = [words(found) for found in attributes]
+    if not claims and not sentences:
+        sentences.append(words(Finding("nobody")))
     sure = [*map(words, summaries), words(Finding("certainty"))]
     parts = [Section(HOW_SURE, sure, first_screen=True)]
     return Section(TITLE, sentences, examples=claims, parts=parts, first_screen=True)

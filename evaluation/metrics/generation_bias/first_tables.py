@@ -15,15 +15,25 @@ IN_TABLE = ("limit_of_style", "limits_before_after")  # kinds of explanations th
 EMPTY = Cell("")
 
 
-def measurement_table(facts: Facts) -> Table:
-    """Return the table of the facts of a measurement: measured, the average, and the estimated difference."""
+def measurement_table(facts: Facts, *, are_cut: bool = False) -> Table:
+    """Return the table of the facts of a measurement: measured, the average, and the estimated difference.
+
+    Args:
+        facts: the facts.
+        are_cut: whether most answers were cut: nothing is said of measures of whole answers, such as the length.
+    """
     assert facts.size  # a measurement has one
-    rows = [*map(_person_row, facts.people), _size_row(facts.size)]
+    people = _told_people(facts, are_cut)
+    rows = [*map(_person_row, people), _size_row(facts.size)]
     for found in facts.explanations:
         if found.kind in IN_TABLE:
             rows.append(Row(note("style_of_one_person"), (_limit_cell(found.values["bound"]), EMPTY, EMPTY)))
-    about = note("about_first_table", has_people=bool(facts.people))
+    about = note("about_first_table", has_people=bool(people))
     return Table("In numbers", ("", "measured", "average", "estimated difference"), tuple(rows), about)
+
+
+def _told_people(facts: Facts, are_cut: bool) -> list[Finding]:
+    return [found for found in facts.people if not (are_cut and misread_in_cut_answers(found.values["outcome"].name))]
 
 
 def _person_row(found: Finding) -> Row:
@@ -64,14 +74,10 @@ def _size_cell(size: Size, beside: str) -> Cell:
 def comparison_table(facts: Facts, *, are_cut: bool = False) -> Table:
     """Return the table of the facts of a comparison: before, after, and what is shown of the change.
 
-    Args:
-        facts: the facts.
-        are_cut: whether most answers were cut: nothing is said of measures of whole answers, such as the length.
+    Arguments are those of `measurement_table`.
     """
-    people = list(facts.people)
-    if are_cut:
-        people = [found for found in people if not misread_in_cut_answers(found.values["outcome"].name)]
     assert facts.size and facts.decision  # a comparison has both
+    people = _told_people(facts, are_cut)
     rows = [*map(_changed_person_row, people[:MAX_CHANGED]), _changed_size_row(facts.size)]
     for found in facts.explanations:
         if found.kind in IN_TABLE:

@@ -43,6 +43,7 @@ from evenhand.evaluation.metrics.generation_bias.page_warnings import (
     run_cautions,
 )
 from evenhand.evaluation.metrics.generation_bias.parts import Part
+from evenhand.evaluation.metrics.generation_bias.parts.attributes import shown_attributes
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
     EFFECTS,
@@ -112,10 +113,11 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
     named = shown_findings(outcome_effects, style_effects)
     cautions = run_cautions(run)
     verdict = run_verdict(scores, named, outcome_effects, style, language, are_cut=are_cut(cautions))
+    attributes = shown_attributes(run)
     explanation = meaning(
         named,
-        is_shown=style_verdict == SHOWN,
-        differs_otherwise=bool(verdict.values["outcomes"]),
+        is_shown=style_verdict == SHOWN or any(found.values["of_style"] for found in attributes),
+        differs_otherwise=bool(verdict.values["outcomes"]) or any(found.values["of_others"] for found in attributes),
         is_log=is_log(run),
     )
     bound = difference_limit(scores, **group)
@@ -125,7 +127,7 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
         size=size_finding(style_score, is_shown=style_verdict == SHOWN, in_language=bool(group), language=language),
         verdict=verdict,
         people=[person_finding(row, language) for row in named],
-        explanations=[*limits, explanation],
+        explanations=[*attributes, *limits, explanation],
         cautions=cautions,
         left_out=[*answers_left_out(run), *repeats_left_out(run)],
         notes=[
@@ -168,7 +170,8 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     advice = Finding("run_advice", facts.explanations[-1].values)  # by what the result may mean
     measured = read_answers(run.folder)
     example_of = examples_of_run(run, measured, is_in_request_language=run.has(REQUESTED_EFFECTS))
-    sections = [people_section(facts.people, list(map(example_of, named)), _summaries(run)), decide_section()]
+    people = people_section(facts.people, list(map(example_of, named)), _summaries(run), shown_attributes(run))
+    sections = [people, decide_section()]
     for part in parts:
         sections += part.sections(run)
     sections += score_sections(_grouped(scores), label=_label)
@@ -179,7 +182,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         headline_value=headline_value(facts.size),
         headline_caption=" ".join(map(words, [facts.size, answer_count(measured), _decoding(run.config)])),
         verdict=" ".join(filter(None, [words(advice), words(facts.verdict)])),
-        first_table=measurement_table(facts),
+        first_table=measurement_table(facts, are_cut=are_cut(facts.cautions)),
         explanations=[words(found) for found in facts.explanations if found.kind not in IN_TABLE],
         steps=run_steps(run, named, is_shown=facts.size.values["is_shown"]),
         warnings=list(map(caution_text, facts.cautions)),

@@ -80,6 +80,8 @@ def _units(responses: Answers, names: np.ndarray, groups: Mapping[str, pd.Series
     seen = set()
     for kind, values in groups.items():
         group = first_group(values)
+        if group.isna().all():
+            continue
         members = pd.get_dummies(group, dtype=float).T
         memberships = [tuple(np.flatnonzero(row)) for row in members.to_numpy()]
         is_new = [1 < len(each) < len(names) and each not in seen for each in memberships]

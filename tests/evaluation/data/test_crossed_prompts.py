@@ -35,6 +35,15 @@ def people_of(tmp_path, text, name="people.csv"):
     ]
 
 
+def test_a_slot_may_have_the_blank_of_its_column(tmp_path):
+    templates = write(tmp_path / "t.txt", 'I live in {home town}. Write {"answer": "yes"}, as a {person} would.')
+    people = write(tmp_path / "people.csv", "home town,job\nRome,cook\nOslo,pilot\n")
+    texts = crossed_prompts(templates, people)["text"].tolist()
+    assert 'I live in Oslo. Write {"answer": "yes"}, as an Oslo cook would.' in texts
+    with pytest.raises(InputError, match="slot 'home country'"):
+        crossed_prompts(write(tmp_path / "u.txt", "I'm {person} of {home country}."), people)
+
+
 def test_people(tmp_path):
     listed = [("old man", "old man", "people"), ("woman", "woman", "people")]
     assert people_of(tmp_path, "old man\n woman\n\n", "people.txt") == listed

@@ -47,6 +47,14 @@ def write(folder, text, name="references.csv"):
     return path
 
 
+def test_the_order_of_rows_does_not_change_a_sentences_number(tmp_path):
+    rows = [f"I {verb}.,spa_Latn,masculine,Yo {verb}." for verb in ("sing", "dance", "run")]
+    for order in (rows, rows[::-1]):
+        references = read_references(write(tmp_path, "\n".join(["english,lang,gender,reference", *order])))
+        found = dict(zip(references["english"], references["sentence_id"], strict=True))
+        assert found == {"I dance.": "1", "I run.": "2", "I sing.": "3"}
+
+
 def test_a_csv_file(tmp_path):
     text = (
         "english,lang,gender,reference,axis,marked\n"

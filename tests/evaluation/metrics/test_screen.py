@@ -14,6 +14,7 @@ from evenhand.evaluation.metrics.screen import (
     divergence_scores,
     joined_divergences,
     merge_tokens,
+    prompts_left_out,
     screen_template,
     screened_prompts,
 )
@@ -84,10 +85,12 @@ def test_scores_are_means_over_templates_with_student_intervals():
             "axis": "x",
             "descriptor": ["a", "b", "a", "b"],
             "divergence": [0.1, 0.2, 0.3, 0.2],
-            "own_words": 0.0,
+            "own_words": [-0.1, 0.0, -0.2, 0.0],
         }
     )
     scores = divergence_scores(table, {})
+    own_words = find_score(scores, "own_words", descriptor="a")  # a part of the divergence may be negative
+    assert own_words.interval == pytest.approx((-0.15 - 12.706 * 0.05, -0.15 + 12.706 * 0.05), abs=1e-3)
     everybody = find_score(scores, "divergence")
     assert everybody.value == pytest.approx(0.2) and everybody.n == 2
     assert everybody.bounds == (0, pytest.approx(math.log(2)))
@@ -112,6 +115,9 @@ def test_templates_that_ask_about_other_people_are_left_out(tmp_path):
     config = FamilyConfig(model=MODEL, prompts=PromptSettings(dataset=str(tmp_path / "prompts.csv")))
     prompts = screened_prompts(config)
     assert prompts.groupby("template")["descriptor"].agg("".join).to_dict() == {"s": "abc", "t": "abc"}
+    assert [(found.kind, found.values) for found in prompts_left_out(prompts)] == [
+        ("templates_left_out", {"n": 5, "n_screened": 2})
+    ]
 
 
 def test_texts_of_the_same_template_and_person_are_named(tmp_path, caplog):
@@ -119,7 +125,11 @@ def test_texts_of_the_same_template_and_person_are_named(tmp_path, caplog):
     texts = ["s,x,a,I am a.", "s,x,a,Am I a?", "s,x,b,I am b.", "s,x,b,I am b.", "t,x,a,As a?", "t,x,b,As b?"]
     (tmp_path / "prompts.csv").write_text("\n".join(["template,axis,descriptor,text", *texts]) + "\n")
     config = FamilyConfig(model=MODEL, prompts=PromptSettings(dataset=str(tmp_path / "prompts.csv")))
-    assert screened_prompts(config)["text"].tolist() == ["I am a.", "I am b.", "As a?", "As b?"]
+    prompts = screened_prompts(config)
+    assert prompts["text"].tolist() == ["I am a.", "I am b.", "As a?", "As b?"]
+    [found] = prompts_left_out(prompts)
+    assert found.values == {"n": 5, "n_screened": 4} and "4 of 5 texts" in Screen().sentence(found)
+    assert not prompts_left_out(prompts.drop(columns="n_texts"))
     assert "1 of 5 texts" in caplog.text
 
 

@@ -219,6 +219,18 @@ def test_a_wide_table_of_one_run_has_intervals_below_values_and_wraps_names(caps
     assert max(map(len, text.split("\n"))) <= 100
 
 
+def test_a_wide_table_of_many_rows_is_split_and_each_part_names_its_rows(capsys, monkeypatch):
+    """Seven columns of 20 characters and a name: four fit into 100 characters, and three are in a second table."""
+    names = [f"{letter} · 0.01" for letter in "abcde"]
+    cells = tuple(Cell(f"+{number}.00", "[−1,000.0, +1,000.0]") for number in range(7))
+    columns = ("setting", *(f"cost {number}" for number in range(7)))
+    table = Table("Wide", columns, tuple(Row(name, cells) for name in names))
+    text = printed(replace(PAGE, sections=[Section("", tables=[table], first_screen=True)]), capsys, monkeypatch)
+    assert text.count("[−1,000.0, +1,000.0]") == 7 * len(names)
+    assert [text.count(name) for name in (*names, "setting", "cost 6")] == [2] * len(names) + [2, 1]
+    assert max(map(len, text.split("\n"))) <= 100
+
+
 def test_the_column_of_n_is_named_by_what_the_scores_count():
     """Scores that count several things have their noun in the cell."""
     pairs = named_score("cps", 55.0, 50.0, (0.0, 100.0), 1200, group={"axis": "age"}, n_of="pairs")

@@ -147,6 +147,18 @@ class AttributesPart(Part):
         return [Section("Attributes, one by one and together", notes, [table], first_screen=True)]
 
 
+def shown_attributes(run: FamilyRun) -> list[Finding]:
+    """Return [the attributes, one by one and in pairs, of which a difference is shown], or [] if there are none."""
+    effects = read_effects(run, ATTRIBUTE_EFFECTS)
+    shown = effects[effects["certainty"] == SHOWN]
+    if shown.empty:
+        return []
+    is_style = bool((shown["outcome"] == columns.STYLE).any())
+    is_other = bool((shown["outcome"] != columns.STYLE).any())
+    names = list(dict.fromkeys(shown["kind"]))
+    return [Finding("shown_attributes", {"names": names, "of_style": is_style, "of_others": is_other})]
+
+
 def _row(row: EffectRow) -> Row:
     """Return the table row of a level or of a combination."""
     certainty = Cell(row["certainty"])

@@ -117,8 +117,10 @@ def check_outcomes(names: Sequence[str], columns: Mapping[str, list]) -> None:
                 raise InputError(FIELD, f"{name!r} is built in, and a column of the file, too; rename the column.")
             continue
         known = [*measure_names(), *(column for column in columns if column not in TAKEN)]
-        if name in TAKEN or ": " in name:
+        if name in TAKEN:
             raise InputError(FIELD, f"{name!r} is the name of something else; rename the column.")
+        if ": " in name:
+            raise InputError(FIELD, f"{name!r} has a colon, which separates outcomes from classes; rename the column.")
         if name not in columns:
             raise unknown_name(FIELD, name, known)
         values = [value for value in columns[name] if value is not None]

@@ -181,7 +181,8 @@ def person_scores(responses: Answers) -> list[BiasScore]:
     """
     table = responses.table
     n_buckets = table.groupby(columns.AXIS)[columns.BUCKET].transform("nunique")
-    has_bucket = ((table[columns.BUCKET] != NONE) & (n_buckets > 1)).to_numpy(dtype=bool)
+    is_given = table[columns.BUCKET].notna() & (table[columns.BUCKET] != NONE)
+    has_bucket = (is_given & (n_buckets > 1)).to_numpy(dtype=bool)
     scores = []
     for axis in (None, *table[columns.AXIS].unique()):
         of_axis = (

@@ -67,6 +67,12 @@ def test_each_row_is_repeated_by_its_repeats_else_per_cell_times(tmp_path, name)
     assert len(set(plain["prompt_id"])) == 12  # the third row repeats the first
 
 
+@formats
+def test_ids_and_repeats_may_be_numbers(tmp_path, name):
+    rows = [row | {"prompt_id": i, "repeats": n} for row, i, n in zip(ROWS, (7, 8, 9), (2.0, 1.0, 1.0), strict=True)]
+    assert read_prompts(write(tmp_path / name, rows))["prompt_id"].tolist() == ["7", "7#2", "8", "9"]
+
+
 def test_the_shipped_personas_mention_no_descriptor_and_no_noun():
     personas = load_personas()
     assert len(personas) >= 60

@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import date
+from decimal import Decimal
 
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ from evenhand.evaluation.data.readers.response_files import (
     prompts_from_responses,
     read_responses,
     resolve_control_tag,
+    responses_in_frame,
     write_prompt_table,
 )
 from evenhand.evaluation.data.readers.table_files import read_columns
@@ -44,6 +46,31 @@ def test_a_prompts_file_has_the_complete_message(tmp_path, suffix):
     assert columns["system"] == ["Be brief."] * 3 and columns["control_tag"] == [" no_bias"] * 3
     assert columns["prompt_id"] == ["a", "b", "c"] and columns["response"] == ["r0", "r1", "r2"]
     assert {name: columns[name][0] for name in ROW} == ROW
+
+
+@pytest.mark.parametrize("named", [{}, {"descriptor": "descriptor", "template": "template"}])
+def test_a_whole_number_is_one_name_with_or_without_a_decimal_point(tmp_path, named):
+    rows = [{"text": "a", "descriptor": person, "template": 1.0, "response": "r"} for person in (3, 3.0, 2.5)]
+    columns = read_responses(write(tmp_path / "logs.jsonl", rows), named=named)
+    assert columns["descriptor"] == ["3", "3", "2.5"] and columns["template"] == ["1", "1", "1"]
+    table = {"prompt_id": [7.0, 8], "response": ["r", "s"]}
+    assert match_responses(table, ["8", "7"], tmp_path) == ["s", "r"]
+
+
+def test_a_prompt_that_is_a_number_is_named_by_the_error(tmp_path):
+    path = write(tmp_path / "logs.jsonl", [{"text": 12, "descriptor": "old", "response": "r"}])
+    with pytest.raises(InputError, match="column text, row 1 is 12; write text"):
+        read_responses(path)
+
+
+def test_periods_are_texts_and_decimals_are_numbers(tmp_path):
+    months = pd.period_range("2026-01", periods=2, freq="M")
+    frame = pd.DataFrame(LOGS[:2]).assign(template=months, paid=[Decimal("1.5"), None])
+    frame.to_parquet(tmp_path / "logs.parquet")
+    for columns in (responses_in_frame(frame, tmp_path), read_responses(tmp_path / "logs.parquet")):
+        assert columns["template"] == ["2026-01", "2026-02"] and columns["paid"] == [1.5, None]
+    with pytest.raises(InputError, match="complex128"):
+        responses_in_frame(frame.assign(paid=1j), tmp_path)
 
 
 def test_a_carriage_return_in_a_prompt_is_no_end_of_a_row(tmp_path):

@@ -86,6 +86,7 @@ SECTIONS = [
     Finding("about_variances", {"omitted_below": 0.0001}),
     Finding("about_corpus"),
     Finding("nobody"),
+    Finding("shown_attributes", {"names": ["age", "gender × age"], "of_style": True, "of_others": False}),
     Finding("nobody_before_after"),
     Finding("no_change_verdict", {"side": "before", "reason": None}),
     Finding("no_change_verdict", {"side": "after", "reason": "few answers"}),

@@ -16,6 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.accepted import (
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, without_accepted
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, generation_bias
+from evenhand.evaluation.metrics.generation_bias.parts.spread import person_scores
 from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.mitigation.labels import label_responses
 from tests.named_scores import named_score
@@ -135,6 +136,18 @@ def test_a_bucket_of_two_axes_has_an_effect_in_each():
     groups = {"bucket": run.groups()["bucket"]}
     found = accepted_scores(accept(bucket="x"), effects(run, {}, groups=groups, permutations=0), "level")
     assert {score.group["bucket"]: score.value for score in found} == pytest.approx({"age: x": 0.6, "money: x": -0.4})
+
+
+def test_people_without_a_bucket_are_in_none():
+    rows = [(template, person, "age") for template in "stuvwxyz" for person in "abcd"]
+    table = pd.DataFrame(rows, columns=["template", "descriptor", "axis"]).assign(bucket=None)
+    is_glad = (table["descriptor"] == "a").to_numpy()
+    values = np.stack([~is_glad, 0 * is_glad, is_glad], axis=1).astype(float)
+    for buckets, units in (({}, set()), ({"a": "x", "b": "x"}, {"age: x"})):
+        run = Answers(table.assign(bucket=table["descriptor"].map(buckets)), values, STYLES)
+        found = effects(run, {}, groups=run.groups(), permutations=0)
+        assert set(found.loc[found["kind"] == "bucket", "unit"]) == units
+        assert all(np.isnan(score.value) for score in person_scores(run))
 
 
 def test_accepting_changes_nothing_for_people_without_buckets_and_leaves_vectors_that_sum_to_1():

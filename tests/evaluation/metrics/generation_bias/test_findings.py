@@ -91,6 +91,13 @@ def section_of(*rows, choose=lambda effect: pair(effect["unit"])):
     return people_section(list(map(person_finding, rows)), list(map(choose, rows)), [style_summary(frame)])
 
 
+def test_nobody_is_shown_only_where_no_attribute_is():
+    summary = [style_summary(table(OPEN))]
+    found = Finding("shown_attributes", {"names": ["age"], "of_style": True, "of_others": False})
+    assert people_section([], [], summary).sentences == [words(Finding("nobody"))]
+    assert people_section([], [], summary, [found]).sentences == [words(found)]
+
+
 def rows_of(*rows):
     """Return the rows of the first table that a page with these effects has, without those of style over all people."""
     people = list(map(person_finding, shown_findings(NO_OUTCOMES, table(*rows))))

@@ -1,6 +1,7 @@
 """Attributes of people: main effects, interactions and names, on answers with planted differences."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.attributes import (
     has_attributes,
     name_means,
     names_of_groups,
+    shown_attributes,
     why_not_tested,
 )
 from evenhand.evaluation.settings import PromptSettings
@@ -78,6 +80,16 @@ def groups_under_names(groups, names, templates=8):
             row = {"template": str(template), "person": name, "forms": name, "axis": " × ".join(group)}
             rows.append({**row, **group, "descriptor": " × ".join(group.values())})
     return pd.DataFrame(rows)
+
+
+def test_a_page_names_the_attributes_that_are_shown():
+    rows = {"kind": ["age", "age", "race"], "outcome": ["style", "refusal", "style"]}
+    table = pd.DataFrame(rows).assign(certainty=["shown", "shown", "inconclusive"])
+    run = SimpleNamespace(has=lambda name: True, table=lambda name: table)
+    [found] = shown_attributes(run)
+    assert found.values == {"names": ["age"], "of_style": True, "of_others": True}
+    table["certainty"] = "inconclusive"
+    assert shown_attributes(run) == []
 
 
 def test_a_name_of_two_groups_is_a_name_in_each():
