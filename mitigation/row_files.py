@@ -12,6 +12,7 @@ import yaml
 from datasets import Dataset, DatasetDict
 from transformers import PreTrainedModel
 
+from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import template_arguments
 from evenhand.evaluation.models.contexts import close_reasoning
@@ -21,6 +22,7 @@ from evenhand.evaluation.report.words import document
 from evenhand.mitigation.adapter import atomic_write_folder, loadable_name, portable_name
 from evenhand.mitigation.card import name_with_revision, table
 from evenhand.mitigation.labelled_responses import COMPLETION, COMPLETION_CUT, PROMPT
+from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_fields, trainer_fields
 from evenhand.mitigation.trainers import SFT
@@ -29,6 +31,21 @@ from evenhand.mitigation.training_rows import TrainingRows, rows_sha256, token_i
 Message = dict[str, str]  # role and content
 # Arguments of TRL's SFTConfig with which SFTTrainer uses the encoded rows as they are.
 TRL_FIELDS = {"loss_type": "nll", "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
+
+
+def check_rows(folder: Path, method: TrainedMethod, kind: str) -> None:
+    """Raise InputError if rows of a method, for a kind of model, cannot be written to a folder for other trainers."""
+    if method.trainer != "sft":
+        raise InputError(
+            "write_rows",
+            f"{method.name} has a loss of its own, and rows for it; train.py would train with the loss of TRL's "
+            "SFTTrainer. Give the method exchange, rejection, self_chat, or control_tags with "
+            f"{spelled('control_tags.targets', 'labels')}.",
+        )
+    if kind == "encoder_decoder":
+        raise InputError("write_rows", "TRL's SFTTrainer trains no encoder-decoder model; tune without write_rows.")
+    if folder.exists():
+        raise InputError("write_rows", f"{folder} exists; give another folder.")
 
 
 def write_rows(
@@ -51,14 +68,7 @@ def write_rows(
     """
     folder = folder.resolve()
     method = data.method
-    if method.trainer != "sft" or base.kind == "encoder_decoder":
-        raise InputError(
-            "write_rows",
-            f"other trainers cannot use rows of {method.name} for a model of the kind {base.kind}; tune without "
-            "write_rows, or give another method.",
-        )
-    if folder.exists():
-        raise InputError("write_rows", f"{folder} exists; give another folder.")
+    check_rows(folder, method, base.kind)
     splits = {"train": data.train, "validation": data.validation}
     encoded = DatasetDict({split: SFT.encode_rows(base, rows) for split, rows in splits.items()})
     arguments = trainer_fields(settings, len(data.train), seed) | TRL_FIELDS | settings.trainer
@@ -172,5 +182,5 @@ trainer = SFTTrainer(
 {adapter})
 trainer.train()
 trainer.save_model()
-{tag}print("The adapter is in trained. Measure it as the base was measured: evenhand measure trained")
+{tag}print("The adapter is in trained. README.md says how to measure it as the base was measured.")
 '''

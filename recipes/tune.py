@@ -21,7 +21,7 @@ from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.in_memory import weights_sha256
-from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model, model_kind
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.stage import stage
@@ -32,7 +32,7 @@ from evenhand.mitigation.labelled_responses import ContextRenderer
 from evenhand.mitigation.labels import LABELS
 from evenhand.mitigation.methods import TrainedMethod, trained_method
 from evenhand.mitigation.page import CURVES
-from evenhand.mitigation.row_files import write_rows
+from evenhand.mitigation.row_files import check_rows, write_rows
 from evenhand.mitigation.training import Dialogue, TuningResult
 from evenhand.mitigation.training_rows import TrainingRows, training_rows
 from evenhand.mitigation.tuners import TUNERS
@@ -67,6 +67,8 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
     config = family_config(measured, GENERATION_BIAS)
     settings, method = chosen_settings(settings, config)
     check_tuning(config.model, method, settings.training)
+    if settings.write_rows is not None:
+        check_rows(settings.write_rows, method, model_kind(config.model))
     method.check_decoding(decoding_arguments(config.decoding.preset, **config.decoding.arguments))
     if settings.write_rows is not None:
         processes.on_rank_zero(lambda: _write_rows(settings, method, _load_base(method, config, loaded), folder))

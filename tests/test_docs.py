@@ -77,7 +77,7 @@ def test_flags_named_in_the_text_exist(page):
     named = {
         flag
         for code in re.findall(r"`([^`]+)`", text)
-        if not code.startswith(("python", "pip", "vllm", "docker", "(`"))
+        if not code.startswith(("python", "pip", "vllm", "docker", "podman", "(`"))
         for flag in re.findall(r"--[a-z_][a-z_.]*(?![a-z_.-])", code)  # with a hyphen, another program's
     }
     assert named <= known

@@ -73,6 +73,24 @@ def test_the_image_copies_what_exists_and_all_that_the_wheel_needs():
     assert all((ROOT / source).exists() for source in sources)
     linked = {str(path.readlink()).removeprefix("../") for path in (ROOT / "evenhand").iterdir() if path.is_symlink()}
     assert linked <= sources
+    sent = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert "*" in sent and {line[1:] for line in sent if line.startswith("!")} == sources
+
+
+def test_secrets_of_a_build_are_mounted_and_no_argument_has_one():
+    install = DOCKERFILE.partition("RUN ")[2].partition("COPY ")[0]
+    assert "type=secret,id=netrc,target=/root/.netrc" in install and "type=secret,id=ca," in install
+    names = re.findall(r"^ARG (\w+)", DOCKERFILE, re.M)
+    assert not [name for name in names if re.search("TOKEN|PASSWORD|KEY|SECRET", name)]
+
+
+def test_the_image_is_built_and_demonstrated_without_a_network_on_each_tag():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "image.yml").read_text(encoding="utf-8"))
+    assert workflow[True]["push"]["tags"] == ["v*"]  # YAML 1.1 reads `on` as true
+    (job,) = workflow["jobs"].values()
+    script = "\n".join(step.get("run", "") for step in job["steps"])
+    assert "docker build " in script and re.search(r"docker run .*--network none .*evenhand demo$", script, re.M)
+    assert subprocess.run(["bash", "-n", "-c", script], check=False).returncode == 0
 
 
 def test_the_version_and_the_links_of_a_release(tmp_path):

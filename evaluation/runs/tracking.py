@@ -286,6 +286,9 @@ def group_name(config: TrackedSettings) -> str:
 def destinations(config: TrackedSettings) -> str:
     """Return where the results of a run go, and whether prompts and responses leave this machine, as one line."""
     receivers = list(dict.fromkeys(_servers(as_settings(config))))
+    written = getattr(config, "write_rows", None) or getattr(config, "write_prompts", None)
+    if written is not None:  # no run follows
+        return f"writes {written}; prompts and responses stay on this machine"
     tracker = "no tracker"
     if getattr(config, "report_to", "none") == "wandb":
         mode = _wandb_mode()

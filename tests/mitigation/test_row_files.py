@@ -5,12 +5,14 @@ import json
 import runpy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from datasets import Dataset, load_dataset
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
 from evenhand.evaluation.models.revisions import load_control_tag
 from evenhand.mitigation.methods import trained_method
@@ -20,6 +22,9 @@ from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import SFT
 from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import TrainingRows, hold_out, rows_sha256
+from evenhand.recipes import tune as tune_command
+from evenhand.recipes.settings import TuneSettings
+from tests.testbed_settings import MODEL
 from tests.tiny_models import tiny
 
 SETTINGS = TuningSettings(
@@ -138,5 +143,18 @@ def test_other_rows_and_folders_are_refused(base, tmp_path):
     for method in ("distill", "preference"):
         with pytest.raises(InputError, match=f"^write_rows: .*{method}"):
             written(base, tmp_path / "other", method=method)
-    with pytest.raises(InputError, match="^write_rows: .* encoder_decoder"):
+    with pytest.raises(InputError, match="^write_rows: .* encoder-decoder"):
         written(replace(base, kind="encoder_decoder"), tmp_path / "other")
+
+
+def test_rows_that_cannot_be_written_are_refused_before_anything_is_loaded(monkeypatch, tmp_path):
+    """The reason is the method's loss, not the kind of model."""
+    settings = TuneSettings(labels=tmp_path, method="preference", write_rows=tmp_path / "rows")
+    config = FamilyConfig(model=MODEL)
+    measured = SimpleNamespace(model=MODEL)
+    monkeypatch.setattr(tune_command, "labelled_run", lambda *given: (tmp_path, measured, ""))
+    monkeypatch.setattr(tune_command, "warn_of_split", lambda *given: None)
+    monkeypatch.setattr(tune_command, "family_config", lambda *given: config)
+    monkeypatch.setattr(tune_command, "load_dialogue_model", lambda *given: pytest.fail("loaded"))
+    with pytest.raises(InputError, match="^write_rows: preference has a loss of its own"):
+        tune_command.tune(settings)

@@ -182,6 +182,11 @@ def test_the_first_line_of_a_run_says_where_things_go(settings, mode, expected, 
     assert destinations(MeasureSettings(output_dir="runs/a", **settings)) == f"results in runs/a; {expected}"
 
 
+def test_the_first_line_names_the_file_if_only_that_is_written():
+    expected = "writes asked.csv; prompts and responses stay on this machine"
+    assert destinations(MeasureSettings(write_prompts="asked.csv")) == expected
+
+
 def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplog):
     modes, ids = [], []
 
