@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -267,11 +267,11 @@ def _read_config(model: CheckpointSettings) -> PreTrainedConfig:
 def _gguf_config(name: str, revision: str | None, changed: tuple[int, ...]) -> PreTrainedConfig:
     """Return the config of a GGUF model whose files were changed at these times, in nanoseconds."""
     config = _read_config(ModelSettings(name=name, revision=revision))
+    names: Mapping[str, str] = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     if config.is_encoder_decoder:
         names = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
-    else:
-        names = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    config.architectures = [names[config.model_type]] if config.model_type in names else None
+    architecture = names.get(config.model_type)
+    config.architectures = [architecture] if architecture else None
     config._name_or_path = name
     return config
 

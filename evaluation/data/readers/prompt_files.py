@@ -88,12 +88,15 @@ def read_prompts(path: Path, answers_per_cell: int = 1, descriptor_column: str |
     check_texts(table, path, named)
     n = len(table[columns.TEXT])
     times = table.pop(REPEATS, [answers_per_cell] * n)
-    times = [int(value) if isinstance(value, float) and value.is_integer() else value for value in times]
+    repeats: list[int] = []
     for row, value in enumerate(times, start=1):
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(path, f"column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
-    check_row_count(sum(times), f"{path}: {REPEATS}, else answers_per_cell {answers_per_cell:,},")
-    rows = np.repeat(np.arange(n), times).tolist()
+        repeats.append(value)
+    check_row_count(sum(repeats), f"{path}: {REPEATS}, else answers_per_cell {answers_per_cell:,},")
+    rows = np.repeat(np.arange(n), repeats).tolist()
     repeated = {name: [values[row] for row in rows] for name, values in table.items()}
     if ids := repeated.get(columns.PROMPT_ID):
         counts = pd.Series(ids).groupby(ids).cumcount()

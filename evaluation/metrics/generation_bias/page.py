@@ -104,7 +104,7 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
     """Return what was found in one measuring run, and the rows of the effects that the facts name."""
     scores = run.scores
     group = style_group(scores)
-    style_score = find_headline(scores, **group)
+    style_score = find_headline(scores, Kind.LEVEL, **group)
     assert style_score  # every run has one
     style_verdict = bias_verdict(style_score)
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
@@ -166,6 +166,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     """Return the report on one measuring run."""
     scores = run.scores
     facts, named = _run_findings(run)
+    assert facts.size  # a run always has one
     headline = headline_of(scores)
     advice = Finding("run_advice", facts.explanations[-1].values)  # by what the result may mean
     measured = read_answers(run.folder)
@@ -212,8 +213,8 @@ def _change_findings(
     limits = _limits(changes)
     group = style_group(changes.scores, Kind.DIFFERENCE)
     style = StyleScores(
-        before=find_headline(comparable_levels(before.scores, changes.scores, "before"), **group),
-        after=find_headline(comparable_levels(after.scores, changes.scores, "after"), **group),
+        before=find_headline(comparable_levels(before.scores, changes.scores, "before"), Kind.LEVEL, **group),
+        after=find_headline(comparable_levels(after.scores, changes.scores, "after"), Kind.LEVEL, **group),
         difference=find_headline(changes.scores, Kind.DIFFERENCE, **group),
         reduction=find_headline(changes.scores, Kind.REDUCTION, **group),
     )
@@ -270,13 +271,13 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
     old = headline_of(before.scores)
     new = headline_of(after.scores)
     facts, named = _change_findings(before, after, changes)
+    assert facts.decision and facts.size  # a comparison always advises, and has a size
     limits = _limits(changes)
     answers = {name: facts.size.values[name] for name in ("in_language", "language")}
     sections = [changes_section(named, read_effects(changes, EFFECT_CHANGES), **answers), decide_section()]
     for part in parts:
         sections += part.change_sections(before, after, changes)
     sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
-    assert facts.decision  # a comparison always advises
     return Page(
         title="Generation bias before and after",
         subtitle=before_after(before.config.model.name, after.config.model.name),

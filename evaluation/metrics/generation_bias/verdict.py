@@ -89,7 +89,7 @@ def _outcome_finding(
 
 def difference_limit(scores: Sequence[BiasScore], **group: str) -> float | None:
     """Return how large a difference in style of anybody cannot be ruled out, in [0, 1]; None if it is unknown."""
-    score = find_score(scores, DIFFERENCE_BOUND, **group)
+    score = find_score(scores, DIFFERENCE_BOUND, Form.PLAIN, Kind.LEVEL, **group)
     return None if score is None or score.interval is None else score.value
 
 

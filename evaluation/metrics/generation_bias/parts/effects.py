@@ -129,7 +129,7 @@ def effects_figure(effects: pd.DataFrame) -> "Chart":
     values = 100 * cells.pivot(index="unit", columns="name", values="shrunk").loc[units]
     shown = cells.assign(shown=cells["certainty"] == SHOWN).pivot(index="unit", columns="name", values="shown")
     names = values.columns
-    limit = max(values.abs().max(axis=None), 1e-9)
+    limit = max(float(np.abs(values.to_numpy()).max()), 1e-9)
     size = (max(5.0, 2.6 + 0.6 * len(names)), max(3.0, 1.4 + 0.24 * len(units)))  # labels need 5 by 3
     figure = Chart(figsize=size, layout="constrained", label="Map of effects: descriptors and style clusters")
     axes = figure.add_subplot()

@@ -300,7 +300,10 @@ class SpreadPart(Part):
     def sections(self, run: FamilyRun) -> list[Section]:
         scores = run.scores
         forms = [find_score(scores, FGB, form) for form in (*FORMS, Form.PERSON, Form.WORD)]
-        forms += [find_score(scores, FGB, form, **IN_REQUESTED) for form in (Form.CORRECTED, Form.POOLED_CORRECTED)]
+        forms += [
+            find_score(scores, FGB, form, Kind.LEVEL, **IN_REQUESTED)
+            for form in (Form.CORRECTED, Form.POOLED_CORRECTED)
+        ]
         shown = [score for score in forms if score is not None and not math.isnan(score.value)]
         table = scores_table(
             "Generation bias", shown or forms[:1], "measure", label=_form_label, note=note("about_fgb")
