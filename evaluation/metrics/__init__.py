@@ -180,6 +180,14 @@ class FamilyRun:
         return next((score.signature for score in [*overall, *named]), {})
 
 
+def compared_models(before: FamilyRun, after: FamilyRun) -> str:
+    """Return the names of both models as one text; if they are equal, with the folders of the runs."""
+    names = [before.model_name, after.model_name]
+    if names[0] == names[1]:
+        names = [f"{run.model_name} ({run.folder.name})" for run in (before, after)]
+    return before_after(*names)
+
+
 class Family(ABC):
     """A family of metrics: what it reads, how it scores a model, and how it reports the scores.
 
