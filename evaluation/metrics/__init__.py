@@ -104,7 +104,7 @@ class FamilyConfig:
         return ResponseFile(
             self.responses.name,
             descriptor_column=self.prompts.descriptor_column,
-            named=tuple(self.responses.columns.items()),
+            named=self.responses.columns,
             since=self.responses.period[0],
             before=self.responses.period[1],
             reasoning=tuple(self.model.reasoning or ()),
