@@ -20,6 +20,7 @@ from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, Limi
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, load_family
 from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED
+from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
 from evenhand.evaluation.metrics.generation_bias.limits import findings_alone
@@ -29,7 +30,7 @@ from evenhand.evaluation.metrics.generation_bias.page_warnings import run_cautio
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import ATTRIBUTE_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
-from evenhand.evaluation.metrics.generation_bias.requested_language import REQUESTED_EFFECTS, style_group
+from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
 from evenhand.evaluation.report.formats import format_of

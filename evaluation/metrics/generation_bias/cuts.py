@@ -24,7 +24,12 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
     STYLE_CLASSIFIER,
     is_same_classifier,
 )
-from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, difference_bound, style_tests
+from evenhand.evaluation.metrics.generation_bias.engine.effects import (
+    REQUESTED_EFFECTS,
+    SHOWN,
+    difference_bound,
+    style_tests,
+)
 from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_table
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
@@ -44,11 +49,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
 from evenhand.evaluation.metrics.generation_bias.parts.effects import found_effects
 from evenhand.evaluation.metrics.generation_bias.parts.spread import variance_share_score
 from evenhand.evaluation.metrics.generation_bias.people import People
-from evenhand.evaluation.metrics.generation_bias.requested_language import (
-    IN_REQUESTED,
-    REQUESTED_EFFECTS,
-    in_another_language,
-)
+from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED, in_another_language
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import BiasScore, Form, levels_of_run
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes

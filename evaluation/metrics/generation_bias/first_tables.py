@@ -27,7 +27,8 @@ def measurement_table(facts: Facts, *, are_cut: bool = False) -> Table:
     rows = [*map(_person_row, people), _size_row(facts.size)]
     for found in facts.explanations:
         if found.kind in IN_TABLE:
-            rows.append(Row(note("style_of_one_person"), (_limit_cell(found.values["bound"]), EMPTY, EMPTY)))
+            label = note("style_of_one_person", **facts.size.values)
+            rows.append(Row(label, (_limit_cell(found.values["bound"]), EMPTY, EMPTY)))
     about = note("about_first_table", has_people=bool(people))
     return Table("In numbers", ("", "measured", "average", "estimated difference"), tuple(rows), about)
 
@@ -82,7 +83,7 @@ def comparison_table(facts: Facts, *, are_cut: bool = False) -> Table:
     for found in facts.explanations:
         if found.kind in IN_TABLE:
             limits = [_limit_cell(found.values[side]) for side in ("before", "after")]
-            rows.append(Row(note("style_of_one_person"), (*limits, EMPTY)))
+            rows.append(Row(note("style_of_one_person", **facts.size.values), (*limits, EMPTY)))
     rows += map(_cost_row, facts.costs)
     about = note("about_changes_first", **facts.decision.values)
     return Table("Before and after", ("", "before", "after", "change"), tuple(rows), about)

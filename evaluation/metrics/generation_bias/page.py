@@ -18,7 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.advice import (
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
 from evenhand.evaluation.metrics.generation_bias.decision import FELL, ROSE, decision, found_costs
-from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN
+from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
 from evenhand.evaluation.metrics.generation_bias.findings import (
@@ -54,7 +54,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
-from evenhand.evaluation.metrics.generation_bias.requested_language import REQUESTED_EFFECTS, style_group
+from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     StyleScores,
@@ -218,7 +218,8 @@ def _change_findings(
         difference=find_headline(changes.scores, Kind.DIFFERENCE, **group),
         reduction=find_headline(changes.scores, Kind.REDUCTION, **group),
     )
-    verdict = comparison_verdict(style, changes.scores)
+    language = request_language(before)
+    verdict = comparison_verdict(style, changes.scores, in_language=bool(group), language=language)
     direction = verdict.values.get("direction", "")
     assert style.before and style.after  # every run has one
     size = size_change(
@@ -227,7 +228,7 @@ def _change_findings(
         style.reduction,
         is_shown=direction in (ROSE, FELL),
         in_language=bool(group),
-        language=request_language(before),
+        language=language,
     )
     named = people_changes(before, after, changes)
     people = [found for found, _ in named]

@@ -11,6 +11,7 @@ import numpy as np
 
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
+from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.engine.values import (
     MeasureValues,
@@ -22,7 +23,6 @@ from evenhand.evaluation.metrics.generation_bias.measures import Context
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.score import BiasScore, Kind
 
-REQUESTED_EFFECTS = "effects_in_the_requests_language"  # the table of effects on the styles of these answers
 IN_REQUESTED = {"language": "the request's"}  # the group of their scores
 
 

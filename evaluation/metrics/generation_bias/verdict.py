@@ -103,11 +103,23 @@ class StyleScores:
     reduction: BiasScore | None
 
 
-def comparison_verdict(found: StyleScores, changes: Sequence[BiasScore]) -> Finding:
-    """Return the verdict on the change of pooled FGB*; `changes` are the scores of the comparison.
+def comparison_verdict(
+    found: StyleScores,
+    changes: Sequence[BiasScore],
+    *,
+    in_language: bool = False,
+    language: str | None = None,
+) -> Finding:
+    """Return the verdict on the change of pooled FGB*.
 
     A bias fell or rose if the 95 % interval of the paired difference excludes 0. A bias that is not significant before,
     and has no defined reduction, cannot fall.
+
+    Args:
+        found: pooled FGB*.
+        changes: the scores of the comparison.
+        in_language: whether pooled FGB* is of the answers in the language of the requests only.
+        language: the name of this language; None if it is not known, or if there are several.
     """
     for side, score in (("before", found.before), ("after", found.after)):
         if score is None or math.isnan(score.value):
@@ -129,6 +141,8 @@ def comparison_verdict(found: StyleScores, changes: Sequence[BiasScore]) -> Find
         "unclear_after": unclear_reason(found.after),
         "unclear_before": None if direction == NOTHING_BEFORE else unclear_reason(found.before),
         "no_percentage": None,
+        "in_language": in_language,
+        "language": language,
     }
     if direction != NOTHING_BEFORE and reduction is not None and not has_reduction:
         values["no_percentage"] = reduction.reason

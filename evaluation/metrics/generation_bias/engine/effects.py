@@ -37,6 +37,7 @@ INCONCLUSIVE = "inconclusive"
 FAMILY_LEVEL = 0.05
 DISCOVERY_LEVEL = 0.10
 EFFECT = "effect"
+REQUESTED_EFFECTS = "effects_in_the_requests_language"  # the table of effects on styles of the answers in that language
 DIFFERENCE_BOUND = "difference_bound"
 NO_BOUND = "no two descriptors have a common template"
 NOTHING_VARIES = "nothing varies in these responses, so they say nothing about rarer differences"

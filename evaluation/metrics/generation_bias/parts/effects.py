@@ -21,6 +21,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     IN_USE,
     INCONCLUSIVE,
     NEW,
+    REQUESTED_EFFECTS,
     SHIFT_COLUMNS,
     SHOWN,
     SMALLEST,
@@ -250,18 +251,24 @@ def effect_interval(row: EffectRow, factor: float, decimals: int, sign: bool = F
     return f"at most {number(max(-low, high), decimals)}"
 
 
-def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
-    """Return the map and the table of all differences in style; [] if there are none."""
+def all_effects_sections(effects: pd.DataFrame, *, has_others: bool = False) -> list[Section]:
+    """Return the map and the table of all differences in style; [] if there are none.
+
+    Args:
+        effects: the table of effects.
+        has_others: whether it is also of answers in another language, of which the first table tells no style.
+    """
     from evenhand.evaluation.report.figures import svg  # imports matplotlib
 
     if not len(effects):
         return []
     is_again = effects.duplicated(["kind", "unit", "mean", "average"]) & (effects["outcome"] == columns.CLUSTER)
     listed = effects[~is_again]  # a cluster of one style is listed once
+    listed = pd.concat([listed[listed["certainty"] == SHOWN], listed[listed["certainty"] != SHOWN]])
     rows = tuple(_row(row) for row in table_rows(listed.head(MAX_ROWS)))
     more = note("about_effects", n_more=len(listed) - MAX_ROWS)
     table = Table(f"Differences; {CAPTION}", TITLES, rows, more, filters=("group", "style", "certainty"))
-    sentences = [note("links_of_effects"), *map(words, detectable_finding(effects))]
+    sentences = [note("links_of_effects", has_others=has_others), *map(words, detectable_finding(effects))]
     figure = Figure("", svg(effects_figure(effects)), narrow=_largest_lines(effects))
     about = about_map(effects)
     title = "Groups of styles, by person" if about.values["has_groups"] else "Styles, by person"
@@ -379,4 +386,4 @@ class EffectsPart(Part):
         return effect_scores(table)
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        return all_effects_sections(read_effects(run, EFFECTS))
+        return all_effects_sections(read_effects(run, EFFECTS), has_others=run.has(REQUESTED_EFFECTS))

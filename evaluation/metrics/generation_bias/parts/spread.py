@@ -45,7 +45,7 @@ from evenhand.evaluation.report.score_sections import (
     score_changes,
     scores_table,
 )
-from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, find_score
+from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, comparable_levels, find_score
 from evenhand.evaluation.statistics.cells import (
     Cells,
     to_codes,
@@ -320,7 +320,14 @@ class SpreadPart(Part):
 
     def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
         runs = (before.scores, after.scores, changes.scores)
-        forms = score_changes({find_format(FGB, form).label: (FGB, form, {}) for form in FORMS}, runs)
+        labels: dict[str, tuple[str, Form, Mapping[str, str]]] = {}
+        for form in FORMS:
+            labels[find_format(FGB, form).label] = (FGB, form, {})
+        pooled = find_format(FGB, Form.POOLED_CORRECTED).label
+        labels[f"{pooled}, answers in the request's language"] = (FGB, Form.POOLED_CORRECTED, IN_REQUESTED)
+        old = comparable_levels(before.scores, changes.scores, "before")
+        new = comparable_levels(after.scores, changes.scores, "after")
+        forms = score_changes(labels, [old, new, changes.scores])
         table = change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms)
         main = Section(SCORES_TITLE, tables=[replace(_unplot_fgb(table), note=note("about_fgb"))], first_screen=True)
         return [main, _published_section(runs)]

@@ -62,7 +62,8 @@ def change_verdict(direction, n_singles=0, remains="shown", **reasons):
     """Return the verdict on a change of the whole difference."""
     values = {"direction": direction, "n_singles": n_singles, "remains": remains}
     unknown = {"unclear_after": None, "unclear_before": None, "no_percentage": None}
-    return Finding("change_verdict", {**values, **unknown, **reasons})
+    answers = {"in_language": False, "language": None}
+    return Finding("change_verdict", {**values, **unknown, **answers, **reasons})
 
 
 SPANISH = person("Cuban-American", LANGUAGE, mean=0.29, average=0.04, hits=15)
@@ -202,6 +203,10 @@ PAGES = {
         explanations=[
             size_change(score(POOLED, 0.0001, (0, 0.001)), score(POOLED, 0.0018, (0.001, 0.003)), None, is_shown=True),
             Finding("limits_before_after", {"before": 0.28, "after": 0.15}),
+            *(
+                change_verdict(direction, before="not shown", in_language=True, language="English")
+                for direction in ("nothing before", "rose", "fell", "unchanged")
+            ),
             Finding(
                 "accepted_changes",
                 {

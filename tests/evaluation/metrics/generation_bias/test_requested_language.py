@@ -9,11 +9,11 @@ import pytest
 
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.cuts import Cuts
+from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.requested_language import (
     IN_REQUESTED,
-    REQUESTED_EFFECTS,
     compared_in_language,
     style_group,
 )
