@@ -49,6 +49,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import serious_measure
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
 from evenhand.evaluation.metrics.generation_bias.pilot import pilot_of
+from evenhand.evaluation.metrics.generation_bias.requested_language import compared_in_language
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
@@ -123,8 +124,10 @@ def findings_against(
 ) -> list[LimitResult]:
     """Return the findings on the rise of pooled FGB*, if `limits_the_rise`, on effects and on outcomes.
 
-    Without `max_rise`, the limit of the rise is one that these runs can show to hold. The first finding says whether a
-    run stopped early. If the runs have hardly any common prompt, no limit is found to hold.
+    Without `max_rise`, the limit of the rise is one that these runs can show to hold. As on the page of a comparison,
+    styles are of the answers in the language of the requests, if somebody gets more answers in another one
+    (`compared_in_language`). The first finding says whether a run stopped early. If the runs have hardly any common
+    prompt, no limit is found to hold.
     """
     few = hardly_common([before, after])
     before, after, is_common = on_common_prompts(before, after)
@@ -132,11 +135,18 @@ def findings_against(
     old = compared_responses(before, level)
     new = compared_responses(after, level)
     check_comparable(before, after, (old, new), "run")
-    findings = []
+    in_language = compared_in_language(before, after, old, new)
+    styled = in_language or (old, new)
+    of_styles = []
     if limits_the_rise:
-        findings.append(_rise(before.folder, old, new, max_rise))
+        of_styles.append(_rise(before.folder, *styled, max_rise))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(old.columns))
-    findings.append(_grown_effects(old, new, level.draws(permutations), before.config.seed))
+    of_styles.append(_grown_effects(*styled, level.draws(permutations), before.config.seed))
+    if in_language is not None:
+        n = int((styled[0].has_value() & styled[1].has_value()).sum())
+        about = Finding("limits_in_language", {"n": n, "n_of": len(old)})
+        of_styles = [replace(result, details=[about, *result.details]) for result in of_styles]
+    findings = of_styles
     findings += _risen_outcomes(before, after, old, new)
     about_stops = [*early_stops("baseline", before.folder), *early_stops("run", after.folder)]
     if about_stops:

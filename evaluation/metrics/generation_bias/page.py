@@ -218,7 +218,8 @@ def _change_findings(
         difference=find_headline(changes.scores, Kind.DIFFERENCE, **group),
         reduction=find_headline(changes.scores, Kind.REDUCTION, **group),
     )
-    verdict = comparison_verdict(style, changes.scores)
+    are_tested = len(read_effects(changes, EFFECT_CHANGES)) > 0
+    verdict = comparison_verdict(style, changes.scores, are_tested=are_tested)
     direction = verdict.values.get("direction", "")
     assert style.before and style.after  # every run has one
     size = size_change(
@@ -227,7 +228,7 @@ def _change_findings(
         style.reduction,
         is_shown=direction in (ROSE, FELL),
         in_language=bool(group),
-        language=request_language(before),
+        language=request_language(before) or request_language(after),
     )
     named = people_changes(before, after, changes)
     people = [found for found, _ in named]

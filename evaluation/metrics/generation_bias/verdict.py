@@ -103,8 +103,10 @@ class StyleScores:
     reduction: BiasScore | None
 
 
-def comparison_verdict(found: StyleScores, changes: Sequence[BiasScore]) -> Finding:
+def comparison_verdict(found: StyleScores, changes: Sequence[BiasScore], *, are_tested: bool) -> Finding:
     """Return the verdict on the change of pooled FGB*; `changes` are the scores of the comparison.
+
+    `are_tested` says whether changes of single differences were tested, for which the runs need permutations.
 
     A bias fell or rose if the 95 % interval of the paired difference excludes 0. A bias that is not significant before,
     and has no defined reduction, cannot fall.
@@ -120,6 +122,7 @@ def comparison_verdict(found: StyleScores, changes: Sequence[BiasScore]) -> Find
         direction = NOTHING_BEFORE
     values = {
         "direction": direction,
+        "are_tested": are_tested,
         "n_singles": sum(
             score.metric == EFFECT and columns.STYLE in score.group and abs(score.value) >= SMALLEST
             for score in changes
