@@ -16,13 +16,12 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import FACTS, write_facts
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyRun, check_declared
+from evenhand.evaluation.metrics import FamilyRun, check_declared, compared_models
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.compared_runs import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.decision import MEASURE_MORE
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.models.revisions import BaseChanged, model_revision
-from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.runs.record import FinishedRecord, read_run, run_sha256
@@ -126,7 +125,7 @@ def _present(
     """Write and print the pages of a comparison, and write the page of responses; return the pages by path."""
     if write and GENERATION_BIAS in runs:
         compared = runs[GENERATION_BIAS]
-        title = before_after(compared.before.config.model.name, compared.after.config.model.name)
+        title = compared_models(compared.before, compared.after)
         write_responses(settings.output_dir, title, settings.before, settings.after)
     return present(settings.output_dir, made, write=write, show=show)
 

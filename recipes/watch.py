@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.readers.cells import is_blank
 from evenhand.evaluation.data.readers.chats import value_at
-from evenhand.evaluation.data.readers.response_files import UNSPECIFIED, read_responses
+from evenhand.evaluation.data.readers.response_files import UNSPECIFIED, ResponseFile, read_responses
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import read_json, write_json, write_text
@@ -206,7 +206,7 @@ def read_lines(lines: Sequence[bytes], settings: WatchSettings) -> pd.DataFrame:
         part = Path(folder) / f"{settings.logs.stem}.jsonl"
         part.write_bytes(b"\n".join(lines) + b"\n")
         try:
-            return pd.DataFrame(read_responses(part, named=settings.columns, unknown=UNSPECIFIED))
+            return pd.DataFrame(read_responses(ResponseFile(part, named=settings.columns, unknown=UNSPECIFIED)))
         except InputError as error:
             new_lines = f"{settings.logs} (its new lines)"
             field, problem = (
@@ -254,7 +254,7 @@ def is_object(line: bytes) -> bool:
         return False
 
 
-def outcome_values(rows: pd.DataFrame, outcome: str, *, was_read: bool = False) -> tuple[np.ndarray, int]:
+def outcome_values(rows: pd.DataFrame, outcome: str, *, was_read: bool) -> tuple[np.ndarray, int]:
     """Return the values of a measure that is a share, or of a yes-or-no column, and how many of these are unclear.
 
     The values are (n,) in [0, 1]; NaN: there is none, or it is neither yes nor no, which is unclear. `was_read` is

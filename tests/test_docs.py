@@ -16,7 +16,7 @@ from evenhand.evaluation import metrics as families
 from evenhand.evaluation.data.holistic_bias import PAPER_EDITION, generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import select_prompts
 from evenhand.evaluation.data.readers.prompt_files import read_prompts
-from evenhand.evaluation.data.readers.response_files import prompts_from_responses, read_responses
+from evenhand.evaluation.data.readers.response_files import ResponseFile, prompts_from_responses, read_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.doors import SHORT_NAMES
 from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
@@ -107,7 +107,10 @@ def test_the_files_shown_can_be_read(tmp_path):
     logs, prompts = re.findall(r"```csv\n(.*?)```", (ROOT / "docs" / "own_data.md").read_text(encoding="utf-8"), re.S)
     path = tmp_path / "file.csv"
     path.write_text(logs, encoding="utf-8")
-    assert prompts_from_responses(read_responses(path), path)["descriptor"].tolist() == ["hard-of-hearing", "veteran"]
+    assert prompts_from_responses(read_responses(ResponseFile(path)), path)["descriptor"].tolist() == [
+        "hard-of-hearing",
+        "veteran",
+    ]
     path.write_text(prompts, encoding="utf-8")
     assert len(read_prompts(path)) == 4 * 8
 

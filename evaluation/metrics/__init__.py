@@ -104,7 +104,7 @@ class FamilyConfig:
         return ResponseFile(
             self.responses.name,
             descriptor_column=self.prompts.descriptor_column,
-            named=tuple(self.responses.columns.items()),
+            named=self.responses.columns,
             since=self.responses.period[0],
             before=self.responses.period[1],
             reasoning=tuple(self.model.reasoning or ()),
@@ -178,6 +178,14 @@ class FamilyRun:
         named = [score for score in self.scores if score.metric in metrics]
         overall = [score for score in named if not score.group]
         return next((score.signature for score in [*overall, *named]), {})
+
+
+def compared_models(before: FamilyRun, after: FamilyRun) -> str:
+    """Return the names of both models as one text; if they are equal, with the folders of the runs."""
+    names = [before.model_name, after.model_name]
+    if names[0] == names[1]:
+        names = [f"{run.model_name} ({run.folder.name})" for run in (before, after)]
+    return before_after(*names)
 
 
 class Family(ABC):

@@ -79,15 +79,17 @@ BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
 
 @dataclass(frozen=True)
 class ResponseFile:
-    """A file of responses, which is parsed again only if it has changed.
+    """A file of responses and how it is read; it is parsed again only if it has changed.
 
     Attributes:
         path: the path of the file.
         descriptor_column: the column with the descriptors; None: `descriptor`.
-        named: pairs of our column and its name or dotted path in the file.
-        reasoning: the start and end of the model's reasoning, if they are not known ones.
-        once: whether rows that repeat prompt and response are dropped.
+        named: our column → its name in the file, or a dotted path into nested values.
+        reasoning: the start and end of the model's reasoning, if they are not known ones (`language/reasoning`).
+        once: whether rows that repeat prompt and response are dropped, if the prompts are in the file.
         has_ids: whether a column prompt_id is of the configured prompts in any case (`has_own_prompts`).
+        unknown: the descriptor of rows without one, whose template and axis may be missing, too; None: such a row is an
+            error.
         since: the first day of the responses; None: all.
         before: the day before which the responses are; None: all.
         frame: the columns of responses in memory (`responses_in_frame`), which `path` then only names; None: a file.
@@ -95,10 +97,11 @@ class ResponseFile:
 
     path: Path
     descriptor_column: str | None = None
-    named: tuple[tuple[str, str], ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict, hash=False)
     reasoning: tuple[str, ...] = ()
     once: bool = False
     has_ids: bool = False
+    unknown: str | None = None
     since: date | None = None
     before: date | None = None
     frame: dict[str, list] | None = field(default=None, compare=False)
@@ -129,16 +132,7 @@ class ResponseFile:
 
 @lru_cache(maxsize=1)
 def _read(file: ResponseFile, version: tuple[int, int] | None) -> dict[str, list]:
-    table = read_responses(
-        file.path,
-        file.descriptor_column,
-        dict(file.named),
-        file.reasoning,
-        file.has_ids,
-        since=file.since,
-        before=file.before,
-    )
-    return drop_repeated_rows(table) if file.once and columns.PROMPT_ID not in table else table
+    return read_responses(file)
 
 
 def write_prompt_table(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> None:
@@ -196,51 +190,33 @@ def has_own_prompts(table: Mapping[str, list], descriptor_column: str | None) ->
     return not all(isinstance(value, str) and WRITTEN_ID.fullmatch(value) for value in table[columns.PROMPT_ID])
 
 
-def read_responses(
-    path: Path,
-    descriptor_column: str | None = None,
-    named: Mapping[str, str] | None = None,
-    reasoning: Sequence[str] | None = None,
-    has_ids: bool = False,
-    unknown: str | None = None,
-    since: date | None = None,
-    before: date | None = None,
-) -> dict[str, list]:
+def read_responses(file: ResponseFile) -> dict[str, list]:
     """Return the columns of a file of responses, name → values; null responses become "".
 
-    With `has_ids`, a column prompt_id is kept in any case; otherwise it is left out if the prompts are in the file, and
-    it is of another tool (`has_own_prompts`). Reasoning is no part of a response; the column reasoned is true where
-    there was some. Cells of other columns are read by `cells.read_cells`.
+    A column prompt_id is left out if the prompts are in the file, and it is of another tool (`has_own_prompts`).
+    Reasoning is no part of a response; the column reasoned is true where there was some. Cells of other columns are
+    read by `cells.read_cells`.
 
     The file is a table or a log of another tool (`response_logs`). It has the column response and either prompt_id,
     from a file of `write_prompt_table`, or the columns of prompts: text, descriptor, and optionally template, axis and
     persona. A response or a text may be a chat: then it is the last message of the assistant, or of the user.
 
-    Args:
-        path: the file.
-        descriptor_column: the column with the descriptors, if it has another name.
-        named: our column → its name in the file, or a dotted path into nested values.
-        reasoning: the start and end of the model's reasoning, if they are not known ones (`language/reasoning`).
-        unknown: the descriptor of rows without one, whose template and axis may be missing, too; None: such a row is an
-            error.
-        since, before: the first day of the responses, and the day before which they are; None: all.
-
     Raises:
         InputError: the file does not exist or cannot be read, columns are missing, a response is not text, or none is
             in the period.
     """
+    path = file.path
     if not path.exists():
         raise InputError("responses", f"{path} does not exist.")
-    named = named or {}
     if is_inspect_log(path):
-        rows = read_inspect(path, descriptor_column)
-        table = rows | _named_columns(_rows_of(rows), named, path)
+        rows = read_inspect(path, file.descriptor_column)
+        table = rows | _named_columns(_rows_of(rows), file)
     else:
-        rows = read_rows(path, "responses", descriptor_column, named.values())
-        table = _parsed_columns(rows, path, named)
+        rows = read_rows(path, "responses", file.descriptor_column, file.named.values())
+        table = _parsed_columns(rows, file)
     header = list(rows)
-    table = _responses_in(table, path, header, descriptor_column, named, reasoning, has_ids=has_ids, unknown=unknown)
-    return in_period(table, path, since, before, header, named)
+    table = in_period(_checked(table, header, file), path, file.since, file.before, header, file.named)
+    return drop_repeated_rows(table) if file.once and columns.PROMPT_ID not in table else table
 
 
 def responses_in_frame(frame: pd.DataFrame, path: Path, *, once: bool = False) -> dict[str, list]:
@@ -259,36 +235,29 @@ def responses_in_frame(frame: pd.DataFrame, path: Path, *, once: bool = False) -
         problem = " ".join(str(error).split())
         raise InputError(path, f"{problem}; write text in one column of each name.") from None
     table = {name: nan_as_none(values) for name, values in columns_of_frame.items()}
-    table = _responses_in(_parsed_columns(table, path, {}), path, list(table))
+    file = ResponseFile(path)
+    table = _checked(_parsed_columns(table, file), list(table), file)
     return drop_repeated_rows(table) if once else table
 
 
-def _responses_in(
-    table: dict[str, list],
-    path: Path,
-    header: Sequence[str],
-    descriptor_column: str | None = None,
-    named: Mapping[str, str] | None = None,
-    reasoning: Sequence[str] | None = None,
-    *,
-    has_ids: bool = False,
-    unknown: str | None = None,
-) -> dict[str, list]:
-    """Return the columns of a table as `read_responses` returns those of a file, with the same other arguments.
+def _checked(table: dict[str, list], header: Sequence[str], file: ResponseFile) -> dict[str, list]:
+    """Return the columns of a table as `read_responses` returns those of a file.
 
     `header` has the columns of the file, by which messages call them.
     """
-    named = dict(named or {})
+    path = file.path
+    descriptor_column = file.descriptor_column
+    named = dict(file.named)
     if descriptor_column is not None:
         named[columns.DESCRIPTOR] = descriptor_column
     if not table:
         raise InputError("responses", f"{path} is empty; give a file with a row for each answer.")
-    if columns.PROMPT_ID in table and not has_ids and has_own_prompts(table, descriptor_column):
+    if columns.PROMPT_ID in table and not file.has_ids and has_own_prompts(table, descriptor_column):
         del table[columns.PROMPT_ID]
     if columns.PROMPT_ID not in table or descriptor_column in table:  # with ids, the prompts have the descriptors
         table = name_descriptor(table, path, descriptor_column)
-    if unknown is not None:
-        table[columns.DESCRIPTOR] = _named(table, columns.DESCRIPTOR, unknown)
+    if file.unknown is not None:
+        table[columns.DESCRIPTOR] = _named(table, columns.DESCRIPTOR, file.unknown)
         kinds = [name for name in (columns.TEMPLATE, columns.AXIS) if name in table]
         table |= {name: _as_texts(_named(table, name, UNSPECIFIED)) for name in kinds}
     required = (columns.RESPONSE,) if columns.PROMPT_ID in table else WITHOUT_IDS
@@ -300,7 +269,7 @@ def _responses_in(
         raise InputError(error.field, f"{error.problem[:-1]}; {fix}") from None
     if columns.TEXT in table:
         table |= _paired_chats(table)
-    answers = _answers(table, path, reasoning, named.get(columns.RESPONSE, columns.RESPONSE))
+    answers = _answers(table, file)
     other = table.keys() - {*PROMPT_KEY, *RESPONSE_COLUMNS, columns.PROMPT_ID, columns.BUCKET, FORMS, NEUTRAL, SYSTEM}
     table |= {name: read_cells(table[name]) for name in other}
     if columns.PROMPT_ID in table:
@@ -320,19 +289,19 @@ def _named(table: Mapping[str, list], name: str, unknown: str) -> list[object]:
     return [unknown if value is None or not str(value).strip() else value for value in given]
 
 
-def _parsed_columns(table: dict[str, list], path: Path, named: Mapping[str, str]) -> dict[str, list]:
+def _parsed_columns(table: dict[str, list], file: ResponseFile) -> dict[str, list]:
     """Return the columns of a table, or, if its rows are the log of another tool, the columns of that log."""
     rows = _rows_of(table)
     try:
-        found = None if named.keys() >= {columns.TEXT, columns.RESPONSE} else parse_log(rows)
+        found = None if file.named.keys() >= {columns.TEXT, columns.RESPONSE} else parse_log(rows)
     except ValueError as error:
-        raise InputError("responses", f"{path} cannot be read as a log: {error}.") from None
-    if found is None and not named:
+        raise InputError("responses", f"{file.path} cannot be read as a log: {error}.") from None
+    if found is None and not file.named:
         return table
     parsed = rows if found is None else found
     names = columns_of([{name: value for name, value in row.items() if _fits_cell(name, value)} for row in parsed])
     names = {name: values if name == columns.RESPONSE else _one_type(values) for name, values in names.items()}
-    return names | _named_columns(rows if len(rows) == len(parsed) else parsed, named, path)
+    return names | _named_columns(rows if len(rows) == len(parsed) else parsed, file)
 
 
 def _rows_of(columns: Mapping[str, list]) -> list[dict[str, object]]:
@@ -355,14 +324,14 @@ def _as_texts(values: Sequence[object]) -> list[str | None]:
     return [None if value is None else name_text(value) for value in values]
 
 
-def _named_columns(rows: Sequence[Mapping[str, object]], named: Mapping[str, str], path: Path) -> dict[str, list]:
-    """Return the columns of `named`, found by name or dotted path; InputError if no row has one."""
+def _named_columns(rows: Sequence[Mapping[str, object]], file: ResponseFile) -> dict[str, list]:
+    """Return the columns of `file.named`, found by name or dotted path; InputError if no row has one."""
     table = {}
-    for name, place in named.items():
+    for name, place in file.named.items():
         values = [value_at(row, place) for row in rows]
         if all(value is None for value in values):
             known = ", ".join(dict.fromkeys(key for row in rows[:100] for key in _places(row)))
-            raise InputError("responses.columns", f"{path} has no {place!r} for {name}; give one of {known}.")
+            raise InputError("responses.columns", f"{file.path} has no {place!r} for {name}; give one of {known}.")
         if name == columns.RESPONSE:
             table[columns.LEFT_OUT] = [None] * len(rows)
         if name not in (columns.TEXT, columns.RESPONSE):
@@ -408,10 +377,10 @@ def _paired_chats(table: Mapping[str, list]) -> dict[str, list]:
     return {columns.TEXT: texts, columns.RESPONSE: responses, **({columns.PERSONA: personas} if has_turns else {})}
 
 
-def _answers(table: Mapping[str, list], path: Path, markers: Sequence[str] | None, column: str) -> dict[str, list]:
+def _answers(table: Mapping[str, list], file: ResponseFile) -> dict[str, list]:
     """Return the columns response, reasoned, left_out and, if a source says why its answers ended, cut.
 
-    InputError if a response is not a text, an answer with a text, or null; `column` is the responses' name in the file.
+    InputError if a response is not a text, an answer with a text, or null.
     """
     n = len(table[columns.RESPONSE])
     stops = _first_given(table, STOPS, n)
@@ -420,14 +389,14 @@ def _answers(table: Mapping[str, list], path: Path, markers: Sequence[str] | Non
     answers = []
     rows = zip(table[columns.RESPONSE], stops, thoughts, errors, strict=True)
     for row, (value, stop, thought, error) in enumerate(rows, start=1):
-        answer = _read_answer(value, row, path, column)
+        answer = _read_answer(value, row, file)
         is_body = isinstance(parse_json(error), Mapping)  # of a provider; other texts may be remarks on an answer
         if not answer.error and (is_body or not (answer.text or "").strip()):
             answer = replace(answer, error=error_reason(parse_json(error)))
         stop = answer.stop or ("" if stop is None else str(stop))
         reasoning = answer.reasoning or (str(thought) if thought else "")
         answers.append(replace(answer, stop=stop, reasoning=reasoning))
-    measured = [measured_answer(answer, markers) for answer in answers]
+    measured = [measured_answer(answer, file.reasoning) for answer in answers]
     reasons = [answer.reason for answer in measured]
     if columns.LEFT_OUT in table:  # a log, in which an answer without a text is missing
         given = table[columns.LEFT_OUT]
@@ -457,18 +426,19 @@ def _first_given(columns: Mapping[str, list], names: Sequence[str], n: int) -> l
     return found
 
 
-def _read_answer(value: object, row: int, path: Path, column: str) -> Answer:
+def _read_answer(value: object, row: int, file: ResponseFile) -> Answer:
     """Return the answer in a cell of the column of responses; InputError if it is no text, or too long."""
     answer = answer_in(parse_chat(value))
     if answer is None:
+        column = file.named.get(columns.RESPONSE, columns.RESPONSE)
         raise InputError(
-            "responses", f"{path}: column {column}, row {row} is {format_value(value)}; write text or null."
+            "responses", f"{file.path}: column {column}, row {row} is {format_value(value)}; write text or null."
         )
     n_characters = len(answer.text or "")
     if n_characters > MAX_RESPONSE_CHARACTERS:
         raise InputError(
             "responses",
-            f"{path}: row {row} has {n_characters:,} characters; give {MAX_RESPONSE_CHARACTERS:,} at most.",
+            f"{file.path}: row {row} has {n_characters:,} characters; give {MAX_RESPONSE_CHARACTERS:,} at most.",
         )
     return answer
 

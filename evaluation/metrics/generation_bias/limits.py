@@ -86,7 +86,7 @@ def findings_alone(
     *,
     max_pooled_fgb: float | None = None,
     max_spread: Mapping[str, float] | None = None,
-    max_difference: float | None = None,
+    max_difference: float | None,
 ) -> list[LimitResult]:
     """Return the finding on each given limit of a run alone.
 
@@ -120,7 +120,7 @@ def people_without_answers(run: FamilyRun) -> list[LimitResult]:
 
 
 def findings_against(
-    before: FamilyRun, after: FamilyRun, max_rise: float | None = None, *, limits_the_rise: bool = True
+    before: FamilyRun, after: FamilyRun, max_rise: float | None, *, limits_the_rise: bool = True
 ) -> list[LimitResult]:
     """Return the findings on the rise of pooled FGB*, if `limits_the_rise`, on effects and on outcomes.
 

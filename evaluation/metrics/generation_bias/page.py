@@ -6,7 +6,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.facts import Facts, Finding
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, compared_models
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.advice import (
     comparison_steps,
@@ -66,7 +66,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
 )
 from evenhand.evaluation.metrics.generation_bias.words import FILES, caution_text, note, words
 from evenhand.evaluation.report.formats import format_of, glossary
-from evenhand.evaluation.report.numbers import before_after, sanitize
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.score_sections import change_sections, group_label, score_sections
 from evenhand.evaluation.report.words import listed
@@ -281,7 +281,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
     sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
     return Page(
         title="Generation bias before and after",
-        subtitle=before_after(before.config.model.name, after.config.model.name),
+        subtitle=compared_models(before, after),
         headline_value=headline_value(facts.size),
         headline_caption=words(facts.size),
         verdict=" ".join(map(words, [facts.decision, facts.verdict])),

@@ -55,10 +55,10 @@ def test_files_of_every_kind_lose_the_reasoning(tmp_path):
             del row["text"]
         path = tmp_path / f"{name}.jsonl"
         path.write_text(json.dumps(row))
-        columns = read_responses(path)
+        columns = read_responses(ResponseFile(path))
         assert (columns["response"], columns["reasoned"]) == (["Hi."], [True]), name
     pd.DataFrame([rest | {"response": answer}]).to_csv(tmp_path / "t.csv", index=False)
-    assert read_responses(tmp_path / "t.csv")["response"] == ["Hi."]
+    assert read_responses(ResponseFile(tmp_path / "t.csv"))["response"] == ["Hi."]
 
 
 def test_answers_with_reasoning_are_counted(tmp_path):

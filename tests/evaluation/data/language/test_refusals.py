@@ -3,7 +3,7 @@
 import pytest
 
 from evenhand.evaluation.data.language.refusals import declines, is_failure
-from evenhand.evaluation.data.readers.response_files import read_responses
+from evenhand.evaluation.data.readers.response_files import ResponseFile, read_responses
 
 REFUSALS = [
     "I'm sorry, but I can't help with that.",
@@ -200,6 +200,6 @@ def test_failures_are_left_out_of_a_file(tmp_path):
     texts = ["Hi.", "Unable to get response", "Error code: 400 - {'error': {'code': 'content_filter'}}"]
     rows = "".join(f'"Hi","old","{text}"\n' for text in texts)
     (tmp_path / "logs.csv").write_text("text,descriptor,response\n" + rows)
-    columns = read_responses(tmp_path / "logs.csv")
+    columns = read_responses(ResponseFile(tmp_path / "logs.csv"))
     assert columns["response"] == ["Hi.", "", ""]
     assert columns["left_out"] == [None, "failure of the client", "content_filter"]

@@ -3,7 +3,7 @@
 import pytest
 
 from evenhand.evaluation.data.readers.cells import cells_with_lists, check_classes, read_cells
-from evenhand.evaluation.data.readers.response_files import read_responses
+from evenhand.evaluation.data.readers.response_files import ResponseFile, read_responses
 from evenhand.evaluation.errors import InputError
 
 
@@ -60,7 +60,7 @@ def test_classes_and_people_with_commas_or_slashes_are_no_lists():
 def test_blanks_and_decimal_commas_of_a_file(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("text;descriptor;response;score;solved\nHi;old;Yes.;1,5;yes\nHi;deaf;No.;;\n", encoding="utf-8")
-    columns = read_responses(path)
+    columns = read_responses(ResponseFile(path))
     assert columns["score"] == [1.5, None] and columns["solved"] == ["yes", None]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.evaluation.data.readers.answers import error_reason
 from evenhand.evaluation.data.readers.chats import answer_in, parse_chat
-from evenhand.evaluation.data.readers.response_files import match_responses, read_responses, with_repeats
+from evenhand.evaluation.data.readers.response_files import ResponseFile, match_responses, read_responses, with_repeats
 from evenhand.evaluation.data.readers.response_logs import inspect_rows
 from evenhand.evaluation.errors import InputError
 
@@ -38,11 +38,11 @@ def test_lines_of_a_batch(tmp_path):
         "error no": {"custom_id": "g", "response": {"status_code": 200, "body": None}, "error": "no"},  # vLLM
         "no response": {"custom_id": "h", "response": None, "error": None},
     }
-    columns = read_responses(write_lines(tmp_path / "r.jsonl", lines.values()))
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", lines.values())))
     assert columns["prompt_id"] == list("abcdefgh") and columns["response"] == ["Oh.", *[""] * 7]
     assert columns["left_out"] == list(lines)
     completion = {"custom_id": "a", "response": {"body": {"choices": [{"text": " <think>x</think> Hi. \ud800"}]}}}
-    assert read_responses(write_lines(tmp_path / "r.jsonl", [completion]))["response"] == ["Hi. \ufffd"]
+    assert read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", [completion])))["response"] == ["Hi. \ufffd"]
 
 
 SAMPLE = {  # the fields of lm_eval 0.4.13
@@ -58,10 +58,10 @@ SAMPLE = {  # the fields of lm_eval 0.4.13
 
 def test_samples_of_the_harness(tmp_path):
     lines = [SAMPLE, SAMPLE | {"filter": "strip", "filtered_resps": ["O"]}]
-    columns = read_responses(write_lines(tmp_path / "samples_mine.jsonl", lines))
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "samples_mine.jsonl", lines)))
     assert columns["text"] == ["I'm old."] * 2 and columns["descriptor"] == ["old"] * 2
     assert columns["response"] == ["Oh.", ""] and columns["left_out"] == [None, "no content"]
-    columns = read_responses(write_lines(tmp_path / "samples_mine.jsonl", lines), "template")
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "samples_mine.jsonl", lines), "template"))
     assert columns["descriptor"] == ["I'm {}."] * 2
 
 
@@ -69,7 +69,7 @@ def test_samples_of_the_harness_over_an_api_of_chats(tmp_path):
     """The prompt is a list of one text of JSON (`JsonChatStr`); quotation marks in it are escaped."""
     chat = [turn("user", "Hi."), turn("assistant", "Hello."), turn("user", 'I\'m "old".')]
     sent = SAMPLE | {"arguments": {"gen_args_0": {"arg_0": [json.dumps(chat)], "arg_1": {}}}}
-    columns = read_responses(write_lines(tmp_path / "samples_mine.jsonl", [sent]))
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "samples_mine.jsonl", [sent])))
     assert columns["text"] == ['I\'m "old".'] * 2 and columns["persona"] == ["User: Hi.\nAssistant: Hello."] * 2
 
 
@@ -77,7 +77,7 @@ def test_samples_of_several_tasks_of_the_harness_are_all_read(tmp_path):
     """The second task has filters of other names; of its two lines for a document, the first counts."""
     other = SAMPLE | {"doc": SAMPLE["doc"] | {"descriptor": "deaf"}, "resps": [["I see."]], "filter": "strict"}
     lines = [SAMPLE, SAMPLE | {"filter": "strip"}, other, other | {"filter": "flexible"}]
-    columns = read_responses(write_lines(tmp_path / "samples.jsonl", lines))
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "samples.jsonl", lines)))
     assert columns["descriptor"] == ["old", "old", "deaf"] and columns["response"] == ["Oh.", "", "I see."]
 
 
@@ -101,13 +101,13 @@ def test_logs_of_inspect(tmp_path):
     write_eval_log(read_eval_log(log.location), str(tmp_path / "log.json"))
     (path,) = tmp_path.glob("*.eval")
     for file in (path, tmp_path / "log.json"):
-        columns = read_responses(file)
+        columns = read_responses(ResponseFile(file))
         assert columns["text"] == ["I'm old."] * 3 and columns["descriptor"] == ["old"] * 3
         assert [text.strip() for text in columns["response"]] == [texts[0].strip(), "", ""]
         assert columns["left_out"] == [None, "content_filter", "no content"] and "prompt_id" not in columns
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match="^responses: .*eval .*inspect_ai"):
-        read_responses(path)
+        read_responses(ResponseFile(path))
 
 
 def test_a_part_of_a_log_of_inspect_is_named(tmp_path, caplog):
@@ -126,12 +126,12 @@ def test_a_part_of_a_log_of_inspect_is_named(tmp_path, caplog):
     model = get_model("mockllm/model", custom_outputs=outputs)
     (written,) = eval(task, model=model, log_dir=str(tmp_path), display="none")
     (path,) = tmp_path.glob("*.eval")
-    assert len(read_responses(path)["response"]) == 4
+    assert len(read_responses(ResponseFile(path))["response"]) == 4
     found = read_eval_log(written.location)
     assert "the evaluation of this log" not in caplog.text
     found.status, found.samples = "cancelled", found.samples[:1]
     write_eval_log(found, str(tmp_path / "log.json"))
-    assert len(read_responses(tmp_path / "log.json")["response"]) == 1
+    assert len(read_responses(ResponseFile(tmp_path / "log.json"))["response"]) == 1
     assert "'cancelled': it has 1 of 4 samples" in caplog.text
 
 
@@ -167,7 +167,7 @@ def test_two_epochs_of_a_log_that_inspect_wrote_are_two_responses(tmp_path):
     task = Task(dataset=MemoryDataset(samples), epochs=2)
     eval(task, model=model, log_dir=str(tmp_path), log_format="json", display="none", max_samples=1)
     (path,) = tmp_path.glob("*.json")
-    columns = read_responses(path)
+    columns = read_responses(ResponseFile(path))
     assert sorted(columns["prompt_id"]) == ["a", "a#2", "b", "b#2"]
     assert sorted(columns["response"]) == ["Bye.", "Hi.", "I see.", "Oh."]
     wanted = {"a": "I'm old.", "a#2": "I'm old.", "b": "I'm deaf.", "b#2": "I'm deaf."}
@@ -208,7 +208,7 @@ BODIES = {  # the body of an answer, its response, and the reason if it has none
 def test_the_body_of_an_answer_in_a_batch(tmp_path, name):
     body, response, reason = BODIES[name]
     lines = [{"custom_id": "a", "response": {"status_code": 200, "body": body}}]
-    columns = read_responses(write_lines(tmp_path / "r.jsonl", lines))
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", lines)))
     assert (columns["response"], columns["left_out"]) == ([response], [reason])
 
 
@@ -236,7 +236,7 @@ def test_a_batch_of_anthropic(tmp_path):
         },
     }
     lines = [{"custom_id": str(n), "result": result} for n, result in enumerate(results.values())]
-    columns = read_responses(write_lines(tmp_path / "r.jsonl", lines))
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", lines)))
     assert columns["response"] == ["Oh. No.", "", "", "", "", ""] and columns["left_out"] == list(results)
 
 
@@ -271,7 +271,7 @@ def test_chats_and_traces(tmp_path, name, suffix):
         path.write_text(json.dumps({"data": [LOGS[name]], "meta": {"page": 1}}))
     else:
         write_lines(path, [LOGS[name]])
-    columns = read_responses(path)
+    columns = read_responses(ResponseFile(path))
     assert (columns["text"], columns["response"]) == (["Can I ski?"], ["Oh. No."]) and columns["descriptor"] == ["old"]
     has_turns = name not in ("ShareGPT", "langfuse, texts")
     assert columns["persona"] == ["User: I'm old.\nAssistant: Hello!" if has_turns else ""]
@@ -288,22 +288,24 @@ def test_columns_are_named_by_paths(tmp_path):
         {"request": {"messages": CHAT[:2]}, "answer": None, "metadata": {"group": 70, "tags": []}, "n": 2},
     ]
     named = {"text": "request.messages", "response": "answer", "descriptor": "metadata.group", "tag": "metadata.tags.1"}
-    columns = read_responses(write_lines(tmp_path / "log.jsonl", rows), None, named)
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "log.jsonl", rows), None, named))
     assert columns["text"] == ["Can I ski?", "I'm old."] and columns["response"] == ["Oh. No.", ""]
     assert columns["descriptor"] == ["old", "70"] and columns["tag"] == ["y", None] and columns["n"] == [1, 2]
     table = tmp_path / "log.csv"
     pd.DataFrame({"Question": ["Hi"], "Answer": ["Oh."], "meta": [json.dumps({"group": "old"})]}).to_csv(table)
-    columns = read_responses(table, None, {"text": "Question", "response": "Answer", "descriptor": "meta.group"})
+    columns = read_responses(
+        ResponseFile(table, None, {"text": "Question", "response": "Answer", "descriptor": "meta.group"})
+    )
     assert (columns["text"], columns["response"], columns["descriptor"]) == (["Hi"], ["Oh."], ["old"])
     with pytest.raises(InputError, match=r"responses.columns: .*'meta.age' .*descriptor.*meta.group"):
-        read_responses(table, None, {"text": "Question", "response": "Answer", "descriptor": "meta.age"})
+        read_responses(ResponseFile(table, None, {"text": "Question", "response": "Answer", "descriptor": "meta.age"}))
     with pytest.raises(InputError, match=r"'response', 'text', 'descriptor'"):
-        read_responses(table)
+        read_responses(ResponseFile(table))
 
 
 def test_a_response_that_is_json_stays_a_text(tmp_path):
     rows = [{"text": "Give me JSON.", "descriptor": "old", "response": '{"text": "Oh."}'}]
-    assert read_responses(write_lines(tmp_path / "log.jsonl", rows))["response"] == ['{"text": "Oh."}']
+    assert read_responses(ResponseFile(write_lines(tmp_path / "log.jsonl", rows)))["response"] == ['{"text": "Oh."}']
 
 
 STOPS = {  # the word for the end of an answer, and the reason why "I am so" is left out; None: it is measured
@@ -337,7 +339,7 @@ def test_one_table_says_what_a_stop_reason_means(tmp_path, place):
         else:
             row = {"custom_id": str(n), "response": {"status_code": 200, "body": {"choices": [choice]}}}
         rows.append(row)
-    columns = read_responses(write_lines(tmp_path / "r.jsonl", rows))
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", rows)))
     assert columns["left_out"] == list(STOPS.values())
     assert columns["response"] == ["" if reason else "I am so" for reason in STOPS.values()]
     assert [stop for stop, is_cut in zip(STOPS, columns["cut"], strict=True) if is_cut] == list(STOPS)[2:4]
@@ -361,7 +363,7 @@ def test_one_table_says_what_a_stop_reason_means(tmp_path, place):
 def test_a_body_with_an_error_is_no_answer(tmp_path, body, reason):
     rows = [{"text": "Can I ski?", "descriptor": "old", "response": body}]
     rows += [{"text": "Can I ski?", "descriptor": "old", "response": "Yes."}]
-    columns = read_responses(write_lines(tmp_path / "r.jsonl", rows))
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", rows)))
     assert (columns["response"], columns["left_out"]) == (["", "Yes."], [reason, None])
 
 
@@ -397,7 +399,7 @@ def test_an_answer_belongs_to_the_message_before_it(tmp_path, name, place):
         **row,
         **{key: "Hi." if key in ("text", "response") else [ASKED, ANSWERED] for key in row.keys() - {"descriptor"}},
     }
-    columns = read_responses(write_lines(tmp_path / "r.jsonl", [row, ok]))
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", [row, ok])))
     assert (columns["text"][0], columns["response"][0]) == ("Can I ski?", response)
     assert columns.get("left_out", [None])[0] == reason
     if place != "response":
@@ -418,7 +420,7 @@ def test_a_column_of_the_log_does_not_replace_the_message_of_the_user(tmp_path, 
     }
     own = {"text": "ticket 7", "persona": "pirate", "tone": "warm"}
     row = {"descriptor": "old", **places[form], **({"metadata": own} if is_metadata else own)}
-    columns = read_responses(write_lines(tmp_path / "r.jsonl", [row, row]))
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", [row, row])))
     assert columns["text"] == ["Can I ski?"] * 2 and columns["response"] == ["Oh. No."] * 2
     assert columns["persona"] == ["User: Hi."] * 2 and columns["tone"] == ["warm"] * 2
 
@@ -427,7 +429,7 @@ def test_a_column_of_the_log_does_not_replace_the_message_of_the_user(tmp_path, 
 def test_the_text_of_a_sample_is_what_was_sent(tmp_path, own, text):
     doc = {"descriptor": "old", "text": own, "persona": "Be kind."}
     rows = [{"doc": doc, "resps": [["Oh."]], "arguments": {"gen_args_0": {"arg_0": "Be kind.\nI'm old."}}}] * 2
-    assert read_responses(write_lines(tmp_path / "samples_x.jsonl", rows))["text"] == [text] * 2
+    assert read_responses(ResponseFile(write_lines(tmp_path / "samples_x.jsonl", rows)))["text"] == [text] * 2
     output = SimpleNamespace(choices=[SimpleNamespace(stop_reason="stop")], completion="Oh.")
     sample = {"id": "a", "epoch": 1, "input": "Be kind.\nI'm old.", "metadata": doc, "output": output, "error": None}
     (row,) = inspect_rows(SimpleNamespace(**sample), None)
@@ -456,7 +458,7 @@ def test_the_turns_of_a_named_chat_are_kept(tmp_path):
     row = {"request": {"messages": chat}, "answer": "Oh. No.", "who": "old"}
     named = {"text": "request.messages", "response": "answer", "descriptor": "who"}
     columns = read_responses(
-        write_lines(tmp_path / "r.jsonl", [row, row | {"request": {"messages": [ASKED]}}]), None, named
+        ResponseFile(write_lines(tmp_path / "r.jsonl", [row, row | {"request": {"messages": [ASKED]}}]), None, named)
     )
     assert columns["text"] == ["Can I ski?"] * 2
     assert columns["persona"] == ["User: I'm old.\nAssistant: Hello.", ""]
@@ -479,12 +481,12 @@ def test_the_turns_of_a_named_chat_are_kept(tmp_path):
 )
 def test_a_quiz_in_json_is_an_answer(tmp_path, own):
     rows = [{"text": "Ask me.", "descriptor": who, "response": own} for who in ("old", "deaf")]
-    assert read_responses(write_lines(tmp_path / "r.jsonl", rows))["response"] == [own] * 2
+    assert read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", rows)))["response"] == [own] * 2
 
 
 def test_a_chat_without_a_message_of_the_user_is_no_row(tmp_path):
     rows = [{"messages": [GREETING], "descriptor": "old"}, {"messages": [ASKED, ANSWERED], "descriptor": "deaf"}]
-    assert read_responses(write_lines(tmp_path / "r.jsonl", rows))["descriptor"] == ["deaf"]
+    assert read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", rows)))["descriptor"] == ["deaf"]
 
 
 def test_messages_of_open_telemetry(tmp_path):
@@ -494,17 +496,17 @@ def test_messages_of_open_telemetry(tmp_path):
     answered = [{"role": "assistant", "parts": parts, "finish_reason": "length"}]
     row = {"attributes": {"input": json.dumps(asked), "output": json.dumps(answered), "who": "old"}}
     named = {"text": "attributes.input", "response": "attributes.output", "descriptor": "attributes.who"}
-    columns = read_responses(write_lines(tmp_path / "r.jsonl", [row]), named=named)
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", [row]), named=named))
     assert columns["text"] == ["Can I ski?"] and columns["response"] == ["Oh. No."]
     assert columns["cut"] == [True] and columns["reasoned"] == [True]
 
 
 def test_samples_of_older_harnesses_and_what_is_wrong_with_others(tmp_path):
     older = SAMPLE | {"arguments": [["I'm old.", {"until": ["\n"]}]]}
-    assert read_responses(write_lines(tmp_path / "s.jsonl", [older]))["text"] == ["I'm old."] * 2
+    assert read_responses(ResponseFile(write_lines(tmp_path / "s.jsonl", [older])))["text"] == ["I'm old."] * 2
     for wrong, problem in (({"arguments": {}}, "arguments"), ({"resps": [["a"], ["b"]]}, "resps"), ({"doc": 1}, "doc")):
         with pytest.raises(InputError, match=f"sample 1: {problem} is"):
-            read_responses(write_lines(tmp_path / "s.jsonl", [SAMPLE | wrong]))
+            read_responses(ResponseFile(write_lines(tmp_path / "s.jsonl", [SAMPLE | wrong])))
 
 
 def test_an_error_in_a_column_says_why_there_is_no_response(tmp_path):
@@ -513,7 +515,7 @@ def test_an_error_in_a_column_says_why_there_is_no_response(tmp_path):
         {"text": "Can I ski?", "descriptor": "old", "response": "", "error": "timeout"},
         {"text": "Can I ski?", "descriptor": "old", "response": "Yes.", "error": "spelling"},
     ]
-    columns = read_responses(write_lines(tmp_path / "r.jsonl", rows))
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", rows)))
     assert columns["left_out"] == ["error 429", "error timeout", None]
 
 
@@ -525,7 +527,7 @@ def test_a_trace_of_a_call_that_failed_has_no_answer(tmp_path, message, reason):
     good = {"input": "Can I ski?", "output": "Yes.", "descriptor": "old", "level": "DEFAULT", "statusMessage": None}
     path = tmp_path / "traces.jsonl"
     write_lines(path, [good, {**good, "output": None, "level": "ERROR", "statusMessage": message}])
-    read = read_responses(path)
+    read = read_responses(ResponseFile(path))
     assert read["response"] == ["Yes.", ""] and read["left_out"] == [None, reason]
 
 

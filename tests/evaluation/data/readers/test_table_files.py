@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.readers.response_files import read_responses
+from evenhand.evaluation.data.readers.response_files import ResponseFile, read_responses
 from evenhand.evaluation.data.readers.table_files import read_columns
 from evenhand.evaluation.errors import InputError
 
@@ -49,7 +49,7 @@ FILES = {  # name of the file, its bytes
 def test_a_delimited_file(tmp_path, name):
     file, content = FILES[name]
     (tmp_path / file).write_bytes(content)
-    columns = read_responses(tmp_path / file)
+    columns = read_responses(ResponseFile(tmp_path / file))
     assert {name: columns[name] for name in COLUMNS} == COLUMNS
     assert set(columns) == {*COLUMNS, "template", "axis", "reasoned"}
 
