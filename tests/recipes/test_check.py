@@ -32,7 +32,7 @@ from evenhand.evaluation.metrics.generation_bias.limits import (
     smallest_showable_rise,
 )
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
-from evenhand.evaluation.metrics.generation_bias.requested_language import REQUESTED_EFFECTS
+from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED, REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.statistics.level import ONE_LOOK
@@ -45,6 +45,7 @@ from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.limit_texts import LimitText, limit_texts
 from evenhand.recipes.settings import FAMILIES, CheckSettings, family_config
 from tests.measured_runs import write_measured
+from tests.named_scores import named_score
 from tests.testbed_settings import MODEL
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -244,6 +245,19 @@ def test_more_answers_in_another_language_break_a_check_in_which_styles_are_equa
     found = results["outcomes_limit"]
     assert found.status == status
     assert [detail.kind for detail in found.details].count("grown_outcome") == found.measured.values["n"] == rises
+
+
+def test_limits_of_a_run_alone_say_that_they_are_of_all_answers_where_its_report_is_not(runs, tmp_path):
+    folder = shutil.copytree(runs["baseline"], tmp_path / "run")
+    write_table(folder / "effects.parquet", pd.DataFrame({"at_least": [0.0]}))
+    bound = BiasScore("difference_bound", 0.3, n=160, ideal=0.0, bounds=(0.0, 1.0), interval=(0.2, 0.3))
+    pooled = named_score("fgb_pooled_corrected", 0.1, 0.0, (-2.0, 2.0), 160, interval=(0.05, 0.2))
+    in_language = replace(pooled, group=IN_REQUESTED)
+    for scores, n in (([bound, pooled], 0), ([bound, pooled, in_language], 1)):
+        write_scores(folder / "scores.json", scores)
+        run = FamilyRun(folder, FamilyConfig(model=MODEL))
+        for found in findings_alone(run, max_pooled_fgb=10, max_difference=40):
+            assert [detail.kind for detail in found.details].count("limit_of_all_answers") == n
 
 
 def test_a_fall_of_another_language_hides_no_rise_of_styles(tmp_path):

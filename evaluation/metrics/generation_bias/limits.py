@@ -49,7 +49,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import serious_measure
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
 from evenhand.evaluation.metrics.generation_bias.pilot import pilot_of
-from evenhand.evaluation.metrics.generation_bias.requested_language import compared_in_language
+from evenhand.evaluation.metrics.generation_bias.requested_language import compared_in_language, style_group
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
@@ -190,6 +190,7 @@ def _pooled(run: FamilyRun, limit: float) -> LimitResult:
         return is_significant(estimate.value - limit / PER_UNIT, estimate.standard_error**2, estimate.freedom)
 
     details = [Finding("pooled_fgb_allowed", {"moved": moved_share(limit / PER_UNIT)}), *accepted_left_out(run)]
+    details += _of_all_answers(run)
     if status == INCONCLUSIVE:
         details.append(Finding("to_decide", {"plan": _plan(read_answers(run.folder), run.folder, decides)}))
     measured = Finding("pooled_fgb", {"size": find_size(score), "score": score})
@@ -214,6 +215,11 @@ def _outcome_spread(run: FamilyRun, outcome: str, limit: float) -> LimitResult:
     return LimitResult(limited, status, Finding("measured_score", {"score": score}), details)
 
 
+def _of_all_answers(run: FamilyRun) -> list[Finding]:
+    """Return [that a limit is of all answers], or [] if the page of the run is, too."""
+    return [Finding("limit_of_all_answers")] if style_group(run.scores) else []
+
+
 def _largest_difference(run: FamilyRun, limit: float) -> LimitResult:
     """Return the finding on the largest effect of a descriptor on a style, in points of 100."""
     limited = Finding("difference_limit", {"limit": limit})
@@ -227,7 +233,7 @@ def _largest_difference(run: FamilyRun, limit: float) -> LimitResult:
     measured = Finding("difference_bounds", {"low": low, "high": high})
     effects = read_effects(run, EFFECTS)
     beyond = effects[100 * effects["at_least"] > limit].sort_values("at_least", ascending=False, kind="stable")
-    details = accepted_left_out(run)
+    details = [*accepted_left_out(run), *_of_all_answers(run)]
     for row in table_rows(beyond.head(MAX_ROWS)):
         sizes = {"effect": row["shrunk"], "at_least": row["at_least"]}
         details.append(Finding("effect_beyond", {"unit": row["unit"], "style": row["name"], **sizes}))
