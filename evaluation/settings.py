@@ -41,10 +41,8 @@ MAX_COUNT = 2**31 - 1  # largest 32-bit integer
 MAX_RESPONSE_CHARACTERS = 1_000_000  # a classifier reads some thousand; a text of 30 MB would take hours
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Concurrency = Annotated[int, Field(ge=1, le=1000)]  # connections at a time
-PerCell = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, which transformers calls
-AnyPath = Path  # path of a file or folder
 REQUEST_PARTS = ("model", "messages", "prompt", "stream", "n")  # of a request, that no setting changes
 SURROGATE = re.compile(r"[\ud800-\udfff]")  # Python's text for a byte of an argument that is not UTF-8
 NOWHERE = "http://named-only-by-a-record.invalid/v1"  # RFC 6761, §6.4: no such name is ever found
@@ -54,12 +52,11 @@ Api = Literal["chat", "completions"]  # of an OpenAI-compatible server
 WEIGHTS = "weights"
 SERVER = "server"
 FILE = "file"
-Launch = Literal["vllm", "transformers"]  # servers that Evenhand starts
 ARGUMENT = re.compile(r"[a-z][a-z0-9_]*")  # of a server's command line
 LAUNCH_FIXED = ("model", "host", "port", "served_model_name", "revision", "generation_config")  # set by Evenhand
 LOCAL_SOURCES = (None, WEIGHTS, FILE)  # of a model that sends nothing, unless it has a server
-ReportTo = Literal["wandb", "none"]
-Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Marker = Annotated[str, Field(min_length=1)]
 NonBlank = Annotated[str, Field(strict=True, pattern=r"\S")]
 MULTILINGUAL = "multilingual"  # the name of the shipped sentences of MultilingualHolisticBias
@@ -159,7 +156,7 @@ class ModelSettings(CheckpointSettings):
         default=None,
         description="system message before every prompt, or the first line if the model has no chat template",
     )
-    chat_template: AnyPath | None = Field(
+    chat_template: Path | None = Field(
         default=None,
         description="Jinja file of the chat template, in place of the tokenizer's",
         json_schema_extra=BY_CONTENT,
@@ -174,7 +171,7 @@ class ModelSettings(CheckpointSettings):
         description="kinds of other text that are removed from the answers of a server or a file, such as "
         "[role, echo]; a report names the kinds that it finds",
     )
-    adapter_strength: Strength | None = Field(default=None, description="factor of a LoRA adapter's change; null: 1")
+    adapter_strength: Positive | None = Field(default=None, description="factor of a LoRA adapter's change; null: 1")
     source: str | None = Field(
         default=None,
         description="kind of the model: weights, server, litellm (any provider), or a file of your own; null: server "
@@ -185,7 +182,7 @@ class ModelSettings(CheckpointSettings):
         description="OpenAI-compatible server of the model, http://host:port/v1 (evenhand[server]); for likelihoods "
         "http://host:port/v1/completions",
     )
-    launch: Launch | None = Field(
+    launch: Literal["vllm", "transformers"] | None = Field(
         default=None,
         description="server of the model to start for the measurement: vllm or transformers (`transformers serve`)",
         json_schema_extra=WITHOUT_FLAG,
@@ -324,7 +321,7 @@ def base_url(address: str) -> str:
 class ResponseFileSettings(NamedSettings):
     """A file of responses to score, in place of a model. A string is short for {name: string}."""
 
-    name: AnyPath | None = Field(
+    name: Path | None = Field(
         default=None, description="table or log of responses; no model is loaded", json_schema_extra=BY_CONTENT
     )
     columns: dict[str, str] = Field(
@@ -378,7 +375,7 @@ class ServedJudge(NamedSettings):
         description="answers for each text, if the server gives no log-probabilities",
         json_schema_extra=WITHOUT_FLAG,
     )
-    cache: AnyPath | None = Field(
+    cache: Path | None = Field(
         default=None,
         description="SQLite file of judgements; null: in the user's cache folder",
         json_schema_extra=NOT_COMPARED | WITHOUT_FLAG,
@@ -420,7 +417,7 @@ class ClassifierSettings(NamedSettings):
         description="sigmoid: a text may have several labels; null: by problem_type in its config",
         json_schema_extra=WITHOUT_FLAG,
     )
-    label_names: AnyPath | None = Field(
+    label_names: Path | None = Field(
         default=None,
         description="text file with the name of each label, one a line; null: as in its config",
         json_schema_extra=WITHOUT_FLAG,
@@ -521,7 +518,7 @@ class SentenceSettings(StrictSettings):
 class ReferenceSettings(NamedSettings):
     """Settings of the gendered references: translations in a masculine and a feminine form."""
 
-    name: AnyPath | None = Field(
+    name: Path | None = Field(
         default=None,
         description="gendered translations: a CSV file, or a folder of MT-GenEval or MMHB",
         json_schema_extra=BY_CONTENT,
@@ -566,18 +563,18 @@ class PromptSettings(StrictSettings):
         default=None,
         description="language pack, such as 'es'; dataset is then MMHB's file of descriptors; null: English",
     )
-    templates: Annotated[int, Field(ge=1)] | AnyPath | None = Field(
+    templates: Annotated[int, Field(ge=1)] | Path | None = Field(
         default=None,
         description="file of templates with {person}, filled with prompts.people; with cues: a file of requests, one "
         "a line, or how many of the 60 shipped requests",
         json_schema_extra=BY_CONTENT,
     )
-    people: AnyPath | None = Field(
+    people: Path | None = Field(
         default=None,
         description="file of people: one a line, or columns, which are crossed",
         json_schema_extra=BY_CONTENT,
     )
-    train_file: AnyPath | None = Field(
+    train_file: Path | None = Field(
         default=None, description="table of prompts to train on", json_schema_extra=BY_CONTENT
     )
     descriptor_column: str | None = Field(
@@ -598,11 +595,11 @@ class PromptSettings(StrictSettings):
         default=60,
         description="number of descriptors, sampled by axis; 13 or more of the paper's, one for each axis; null: all",
     )
-    answers_per_cell: PerCell = Field(
+    answers_per_cell: Count = Field(
         default=2,
         description="responses per (template, descriptor); 1 is enough, but FGB* and shares of variance need 2",
     )
-    more_answers: dict[str, PerCell] | None = Field(
+    more_answers: dict[str, Count] | None = Field(
         default=None,
         description="{descriptor: responses per template} of people who get more than answers_per_cell",
         json_schema_extra=WITHOUT_FLAG,

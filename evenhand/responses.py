@@ -18,17 +18,18 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
-from evenhand.evaluation.metrics.generation_bias.findings import style_finding
 from evenhand.evaluation.metrics.generation_bias.measures import measure_names
+from evenhand.evaluation.metrics.generation_bias.page import run_facts
 from evenhand.evaluation.metrics.generation_bias.page_warnings import run_cautions
-from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, read_effects
+from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, read_effects
+from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED, style_group
 from evenhand.evaluation.metrics.generation_bias.settings import DEFAULT_STYLE_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import sanitize, score_text
 from evenhand.evaluation.report.output import REPORT
-from evenhand.evaluation.score import BiasScore, Form, find_score, signature_line
+from evenhand.evaluation.score import BiasScore, Form, Kind, find_score, signature_line
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import GENERATION_BIAS, MeasureSettings, family_config
@@ -56,8 +57,10 @@ class MeasuredResponses:
         scores: all scores, as `evenhand measure --responses` writes them to scores.json; natural units.
         effects: the table of `evenhand.effects`, largest effects first; empty with `permutations=0`.
         verdict: "shown", "not shown", "unclear" (see `bias_verdict`) or "no interval" (too few
-            responses), about the dependence of style on the descriptor.
-        summary: the verdict, with the largest shown effect.
+            responses), about the dependence of style on the descriptor; of the answers in the language of the request,
+            if somebody gets more in another one.
+        summary: the verdict of the report: who gets answers in another language or refusals, the largest shown effect,
+            and in which other outcomes people differ.
         warnings: the warnings of the report, one sentence each.
     """
 
@@ -85,6 +88,10 @@ class MeasuredResponses:
         """Return a table of the scores in three forms, and a sentence on the numbers of responses and effects."""
         found = (find_score(self.scores, FGB, form) for form in FORMS)
         rows = [(format_of(score).label, score_text(score)) for score in found if score]
+        in_language = find_headline(self.scores, Kind.LEVEL, **IN_REQUESTED)
+        if in_language:
+            label = f"{format_of(in_language).label}, answers in the request's language"
+            rows.insert(0, (label, score_text(in_language)))
         n = headline_of(self.scores).n
         n_shown = int((self.effects["certainty"] == SHOWN).sum())
         table = pd.DataFrame(rows, columns=[f"generation bias: {self.verdict}", "value, 95 % interval; ideal 0"])
@@ -198,13 +205,12 @@ def _read_result(settings: MeasureSettings) -> MeasuredResponses:
     folder = settings.output_dir
     run = FamilyRun(folder, family_config(settings, GENERATION_BIAS))
     effects = read_effects(run, EFFECTS)
-    shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
-    verdict = bias_verdict(find_headline(run.scores))
+    verdict = bias_verdict(find_headline(run.scores, Kind.LEVEL, **style_group(run.scores)))
     return MeasuredResponses(
         scores=run.scores,
         effects=effects,
         verdict=verdict,
-        summary=words(style_finding(effects, verdict, shifts)),
+        summary=words(run_facts(run).verdict),
         warnings=list(map(caution_text, run_cautions(run))),
         _pages={name: (folder / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES_PAGE)},
     )

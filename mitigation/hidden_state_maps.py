@@ -190,7 +190,7 @@ def batches_of_groups(
         yield rows, inputs, columns.expand(len(sequences), -1)
 
 
-def fit_maps(network: PreTrainedModel, groups: Sequence[Group], n_tokens: int = 4, ridge: float = 0.3) -> Maps:
+def fit_maps(network: PreTrainedModel, groups: Sequence[Group], n_tokens: int, ridge: float) -> Maps:
     """Return maps fitted on groups of people who ask the same.
 
     Args:

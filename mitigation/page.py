@@ -111,10 +111,10 @@ def tuned_on_warnings(
     return warnings
 
 
-def labelling_of(model: str, labels: Path | None = None, tuning: Path | None = None) -> Path | None:
+def labelling_of(model: str, labels: Path | None, tuning: Path | None) -> Path | None:
     """Return the folder of the labelling on which a model was tuned; None if it is not known, or was deleted.
 
-    By default, the folders are read from the folder of the adapter.
+    None for a folder: it is read from the folder of the adapter.
     """
     if tuning is None and tuning_metadata(Path(model)) and run_state(Path(model).parent, "tuning") == FINISHED:
         tuning = Path(model).parent

@@ -4,10 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from evenhand.evaluation.settings import Count, Fraction, StrictSettings
+from evenhand.evaluation.settings import Count, Fraction, Positive, StrictSettings
 from evenhand.mitigation.methods import TrainedMethod
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 DEFAULTS: dict[str, float] = {"batch_size": 64, "epochs": 1}  # for settings that are not in the method's `defaults`
 OF_SIZE = ("learning_rate", "batch_size")  # settings whose default depends on the model's size
 SMALL_MODEL = 10_000_000  # parameters up to which a model has the methods' learning rates, as the testbed's models

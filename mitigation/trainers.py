@@ -51,8 +51,7 @@ from evenhand.mitigation.training_batches import (
     IGNORE_INDEX,
     Batch,
     collate_causal,
-    collate_encoder_decoder,
-    collate_recurrent,
+    collate_right,
     cut_responses,
     length_grouped_batches,
     padded,
@@ -137,7 +136,7 @@ class EncoderDecoderSFT(TuningTrainer):
 
     @staticmethod
     def collator(base: DialogueModel, pad_token_id: int) -> Collator:
-        return partial(collate_encoder_decoder, pad_token_id=pad_token_id)
+        return partial(collate_right, pad_token_id=pad_token_id)
 
 
 class SFT(TuningTrainer, SFTTrainer):
@@ -160,7 +159,7 @@ class SFT(TuningTrainer, SFTTrainer):
     @staticmethod
     def collator(base: DialogueModel, pad_token_id: int) -> Collator:
         if not ignores_padding(base.model):
-            return partial(collate_recurrent, pad_token_id=pad_token_id)
+            return partial(collate_right, pad_token_id=pad_token_id)
         with_positions = "position_ids" in inspect.signature(base.model.forward).parameters
         return partial(collate_causal, pad_token_id=pad_token_id, with_positions=with_positions)
 

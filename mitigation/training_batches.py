@@ -93,10 +93,10 @@ def collate_causal(
     return batch
 
 
-def collate_recurrent(rows: Sequence[Mapping[str, list[int]]], pad_token_id: int) -> dict[str, torch.Tensor | int]:
-    """Return rows as a batch padded on the right, of which a recurrent model's labels and logits read nothing.
+def collate_right(rows: Sequence[Mapping[str, list[int]]], pad_token_id: int) -> dict[str, torch.Tensor | int]:
+    """Return rows as a batch padded on the right: input_ids and attention_mask (b, t), labels (b, k).
 
-    input_ids, attention_mask and labels are (b, t), and all positions have logits.
+    For encoder-decoder models, and for recurrent models, whose k is t: they would read padding on the left.
     """
     return {
         "input_ids": padded([row["input_ids"] for row in rows], pad_token_id),
@@ -129,18 +129,6 @@ def cut_responses(
     cut["attention_mask"] = cut["attention_mask"] * (source_column >= 0)
     is_kept = torch.arange(-int(kept.max()), 0, device=lengths.device) >= -kept[:, None]
     return cut, is_kept
-
-
-def collate_encoder_decoder(
-    rows: Sequence[Mapping[str, list[int]]], pad_token_id: int
-) -> dict[str, torch.Tensor | bool]:
-    """Return rows of an encoder-decoder model as a batch: input_ids and attention_mask (b, t), labels (b, k)."""
-    return {
-        "input_ids": padded([row["input_ids"] for row in rows], pad_token_id),
-        "attention_mask": padded([[1] * len(row["input_ids"]) for row in rows], 0),
-        "labels": padded([row["labels"] for row in rows], IGNORE_INDEX),
-        **NO_CACHE,
-    }
 
 
 def padded(rows: Sequence[list[int]], value: int, left: bool = False) -> torch.Tensor:

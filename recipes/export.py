@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +17,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.hub import check_upload, upload
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
+from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.metrics.generation_bias.verdict import change_direction
 from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import adapter_config
@@ -126,7 +127,7 @@ def export(settings: ExportSettings) -> None:
                 if strength is not None:
                     further["adapter strength"] = strength
                 changes = read_scores(comparison / SCORES)
-                change = change_direction(find_headline(changes, Kind.DIFFERENCE))
+                change = shown_change(changes)
                 results = comparison_section(
                     read_scores(Path(compared["before"]) / SCORES),
                     read_scores(Path(compared["after"]) / SCORES),
@@ -178,6 +179,12 @@ def check_measured_as_exported(tuning: Path, after: MeasureSettings, base: Model
                 f"it is of {facts['method']}.{name} {getattr(measured, name)}, and {tuning} is exported with "
                 f"{exported}; compare a measurement with {exported}, or tune again with the other.",
             )
+
+
+def shown_change(changes: Sequence[BiasScore]) -> str:
+    """Return whether a comparison shows a rise or a fall of the difference in style, as its page tells it."""
+    group = style_group(changes, Kind.DIFFERENCE)
+    return change_direction(find_headline(changes, Kind.DIFFERENCE, **group))
 
 
 def measures_tuned_model(tuning: Path, after: MeasureSettings) -> bool:
@@ -341,7 +348,8 @@ def comparison_section(
     """Return the card's section on scores before and after tuning, the removed share of bias, and the costs.
 
     `method` is the method with which the tuned model was measured; what it does apart from tuning is not exported. Runs
-    without generation bias say nothing of the remaining bias.
+    without generation bias say nothing of the remaining bias. If the page of the comparison tells the styles of the
+    answers in the language of the requests, their removed share is in the section, too.
     """
     headline = find_headline(after)
     if headline is None:
@@ -364,13 +372,24 @@ def comparison_section(
             prefix = "bias removed, " if metric in REDUCTION_METRICS else ""
             interval = None if math.isnan(bounds[0]) else bounds
             costs[f"{prefix}{metric.label}, {metric.unit}"] = _text(metric, row[metric.name], interval)
+    group = style_group(changes, Kind.DIFFERENCE)
+    in_language = find_headline(changes, Kind.REDUCTION, **group) if group else None
     return document(
         RESULTS,
+        in_language="" if in_language is None else _removed_text(in_language),
         scores=table(scores, ["", "before", "after"]),
         costs=table(costs, ["after tuning", "change [95 % interval]"]),
         signature=signature_line(headline),
         methods=[part for part in method.split(JOIN) if part and load_method(part).training_part is None],
     )
+
+
+def _removed_text(reduction: BiasScore) -> str:
+    """Return a reduction in percent with its interval, or why it is undefined."""
+    if math.isnan(reduction.value):
+        return f"undefined ({reduction.reason})"
+    metric = REDUCTION_METRICS[0]
+    return f"{_text(metric, reduction.value, reduction.interval)} {metric.unit}"
 
 
 def _text(metric: Format, value: float, interval: tuple[float, float] | None) -> str:

@@ -115,7 +115,7 @@ def run_points(
 
 
 def run_here(
-    points: Sequence[Point], on_labelled: Callable[[], None] | None = None
+    points: Sequence[Point], on_labelled: Callable[[], None] | None
 ) -> Iterator[tuple[Point, InputError | None]]:
     """Run the points one after the other; yield each with the error that ended it, or None."""
     stages = Stages(points)

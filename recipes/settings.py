@@ -23,16 +23,16 @@ from evenhand.evaluation.settings import (
     NOT_COMPARED,
     WITHOUT_FLAG,
     Access,
-    AnyPath,
     Count,
     DecodingSettings,
     FiniteFloat,
     Fraction,
     ModelSettings,
+    NotNegative,
     OffensiveClassifierSettings,
+    Positive,
     PromptSettings,
     ReferenceSettings,
-    ReportTo,
     ResponseFileSettings,
     Seed,
     SentenceSettings,
@@ -42,7 +42,7 @@ from evenhand.evaluation.settings import (
 )
 from evenhand.mitigation import methods
 from evenhand.mitigation.methods import NoSettings, load_method, method_class
-from evenhand.mitigation.settings import Positive, TuningSettings
+from evenhand.mitigation.settings import TuningSettings
 from evenhand.recipes.configs import command_of, shipped
 
 if TYPE_CHECKING:  # slow to import
@@ -50,13 +50,21 @@ if TYPE_CHECKING:  # slow to import
 
 FAMILIES = {name: families.load_family(name)() for name in families.names()}
 GENERATION_BIAS = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
-OUTPUT_DIR = "folder to write to"
 MODEL_IN_PATH = "{model}"  # in output_dir: the name of the measured model (`recipes.automatic`)
-OF_MODEL = f"{OUTPUT_DIR}; {MODEL_IN_PATH} is the name of the model"
-TRUSTED = "execute code from the models' repositories"
-SERVERS = "servers that only the record of a run names, and that may get texts, http://host:port/v1"
 DEFAULT_METHODS = "null: distill for a model with a chat template, else exchange"
-NotNegative = Annotated[FiniteFloat, Field(ge=0)]
+Trust = Annotated[bool, Field(description="execute code from the models' repositories", json_schema_extra=NOT_COMPARED)]
+Servers = Annotated[
+    list[str],
+    Field(
+        description="servers that only the record of a run names, and that may get texts, http://host:port/v1",
+        json_schema_extra=NOT_COMPARED,
+    ),
+]
+OutputDir = Annotated[Path, Field(description="folder to write to", json_schema_extra=NOT_COMPARED)]
+OutputDirOfModel = Annotated[
+    Path,
+    Field(description=f"folder to write to; {MODEL_IN_PATH} is the name of the model", json_schema_extra=NOT_COMPARED),
+]
 
 
 def groups_class(
@@ -119,7 +127,7 @@ class SharedGroups(StrictSettings):
 class Tracked(StrictSettings):
     """Settings of the tracker."""
 
-    report_to: ReportTo = Field(
+    report_to: Literal["wandb", "none"] = Field(
         default="wandb",
         description="where scores are logged; W&B works offline unless you are logged in",
         json_schema_extra=NOT_COMPARED,
@@ -236,7 +244,7 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
     split: Literal["measure", "train", "all"] = Field(
         default="measure", description="which prompts to use: for measuring, for training, or all"
     )
-    write_prompts: AnyPath | None = Field(
+    write_prompts: Path | None = Field(
         default=None,
         description="file to write the prompts to, without measuring; .jsonl is for OpenAI's Batch API",
         json_schema_extra=NOT_COMPARED,
@@ -244,7 +252,7 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
     responses: ResponseFileSettings | None = Field(
         default=None, description="file of responses to score, in place of a model's"
     )
-    criteria: AnyPath | None = Field(
+    criteria: Path | None = Field(
         default=None,
         description="YAML file of limits that are set before the first answer, for `audit`",
         json_schema_extra=BY_CONTENT,
@@ -265,9 +273,7 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
         json_schema_extra=NOT_COMPARED,
     )
     seed: Seed = Field(default=0, description="random seed of prompts, answers and the bootstrap")
-    output_dir: AnyPath = Field(
-        default=Path(f"runs/{MODEL_IN_PATH}"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
-    )
+    output_dir: OutputDirOfModel = Path(f"runs/{MODEL_IN_PATH}")
 
     @model_validator(mode="after")
     def _check_responses(self) -> Self:
@@ -328,9 +334,7 @@ class ScreenSettings(MeasureSettings):
     metrics: Annotated[list[str], Field(min_length=1)] = Field(
         default_factory=lambda: ["screen"], description="families of metrics; the command is `measure --metrics screen`"
     )
-    output_dir: AnyPath = Field(
-        default=Path(f"runs/{MODEL_IN_PATH}-screen"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
-    )
+    output_dir: OutputDirOfModel = Path(f"runs/{MODEL_IN_PATH}-screen")
 
 
 class Labelling(StrictSettings):
@@ -366,11 +370,11 @@ class Labelling(StrictSettings):
 class LabelSettings(Labelling, Tracked):
     """Label the responses of a run as `bias` or `no_bias`."""
 
-    run: CliPositionalArg[AnyPath] = Field(
+    run: CliPositionalArg[Path] = Field(
         default=Path("runs/train"), description="finished run of `measure --split train`", json_schema_extra=BY_CONTENT
     )
-    trust_remote_code: bool = Field(default=False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
-    output_dir: AnyPath = Field(default=Path("runs/label"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    trust_remote_code: Trust = False
+    output_dir: OutputDir = Path("runs/label")
 
 
 class Tuning(StrictSettings):
@@ -388,69 +392,64 @@ class Tuning(StrictSettings):
 class TuneSettings(Tuning, Tracked, MethodGroups):
     """Fine-tune the labelled model with one of the methods."""
 
-    labels: CliPositionalArg[AnyPath] = Field(
+    labels: CliPositionalArg[Path] = Field(
         default=Path("runs/label"), description="finished run of `label`", json_schema_extra=BY_CONTENT
     )
     method: str | None = Field(default=None, description=f"method; {DEFAULT_METHODS}")
-    write_rows: AnyPath | None = Field(
+    write_rows: Path | None = Field(
         default=None,
         description="write rows for other trainers to this folder and stop",
         json_schema_extra=NOT_COMPARED,
     )
-    trust_remote_code: bool = Field(default=False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
-    servers: list[str] = Field(default_factory=list, description=SERVERS, json_schema_extra=NOT_COMPARED)
+    trust_remote_code: Trust = False
+    servers: Servers = Field(default_factory=list)
     seed: Seed = Field(default=0, description="random seed of held-out rows, the adapter and the order of rows")
-    output_dir: AnyPath = Field(default=Path("runs/tune"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    output_dir: OutputDir = Path("runs/tune")
 
 
-class CompareSettings(Tracked, ComparisonGroups):
-    """Compare two runs over the same prompts."""
+class TwoRuns(StrictSettings):
+    """The runs of a model before and after tuning."""
 
-    before: CliPositionalArg[AnyPath] = Field(
+    before: CliPositionalArg[Path] = Field(
         default=Path("runs/before"),
         description="finished run of `measure`, of the original model",
         json_schema_extra=BY_CONTENT,
     )
-    after: CliPositionalArg[AnyPath] = Field(
+    after: CliPositionalArg[Path] = Field(
         default=Path("runs/after"),
         description="finished run of `measure`, of the tuned model",
         json_schema_extra=BY_CONTENT,
     )
-    labels: AnyPath | None = Field(
+
+
+class CompareSettings(TwoRuns, Tracked, ComparisonGroups):
+    """Compare two runs over the same prompts."""
+
+    labels: Path | None = Field(
         default=None, description="finished run of `label`, for the bias values", json_schema_extra=BY_CONTENT
     )
-    tuning: AnyPath | None = Field(
+    tuning: Path | None = Field(
         default=None, description="finished run of `tune`, for the training curves", json_schema_extra=BY_CONTENT
     )
-    after_without_tag: AnyPath | None = Field(
+    after_without_tag: Path | None = Field(
         default=None,
         description="finished run of `measure`, of the tuned model without its control tag",
         json_schema_extra=BY_CONTENT,
     )
-    trust_remote_code: bool = Field(default=False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
+    trust_remote_code: Trust = False
     server: str | None = Field(
         default=None,
         description="server of the model of `before`, if a server answered: it scores the responses of both runs",
     )
-    output_dir: AnyPath = Field(default=Path("runs/compare"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    output_dir: OutputDir = Path("runs/compare")
 
 
-class RateSettings(Tracked):
+class RateSettings(TwoRuns, Tracked):
     """Let people rate pairs of responses in a browser.
 
     Each pair has a response of each of two runs to one prompt. `--summary` sums up the votes.
     """
 
-    before: CliPositionalArg[AnyPath] = Field(
-        default=Path("runs/before"),
-        description="finished run of `measure`, of the original model",
-        json_schema_extra=BY_CONTENT,
-    )
-    after: CliPositionalArg[AnyPath] = Field(
-        default=Path("runs/after"),
-        description="finished run of `measure`, of the tuned model",
-        json_schema_extra=BY_CONTENT,
-    )
     pairs: Count = Field(default=100, description="number of randomly sampled pairs to rate")
     questions: str = Field(
         default="paper",
@@ -474,7 +473,7 @@ class RateSettings(Tracked):
         description="sum up all votes in OUTPUT_DIR/summary instead of serving the page",
         json_schema_extra=NOT_COMPARED,
     )
-    output_dir: AnyPath = Field(default=Path("runs/rate"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    output_dir: OutputDir = Path("runs/rate")
 
 
 class Experiment(MethodGroups):
@@ -534,7 +533,7 @@ class Launching(StrictSettings):
     ray_cpus: Count | None = Field(
         default=None, description="with ray, CPUs for a stage; null: one", json_schema_extra=NOT_COMPARED
     )
-    ray_gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+    ray_gpus: NotNegative | None = Field(
         default=None,
         description="with ray, GPUs for a stage that loads a model; null: one if a node has any",
         json_schema_extra=NOT_COMPARED,
@@ -547,17 +546,15 @@ class LoopSettings(Launching, Experiment, Tracked):
     methods: Annotated[list[str], Field(min_length=1)] | None = Field(
         default=None, description=f"methods to compare; {DEFAULT_METHODS}, in a loop also borrowed_opening"
     )
-    base_run: AnyPath | None = Field(
+    base_run: Path | None = Field(
         default=None,
         description="finished run of `measure` to go on from: its settings, and its measurement of the base model; "
         "`loop RUN` is short for it",
         json_schema_extra=WITHOUT_FLAG,
     )
-    servers: list[str] = Field(default_factory=list, description=SERVERS, json_schema_extra=NOT_COMPARED)
+    servers: Servers = Field(default_factory=list)
     seed: Seed = Field(default=0, description="random seed of every stage")
-    output_dir: AnyPath = Field(
-        default=Path(f"runs/{MODEL_IN_PATH}-loop"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
-    )
+    output_dir: OutputDirOfModel = Path(f"runs/{MODEL_IN_PATH}-loop")
 
 
 class AblateSettings(Launching, Tracked):
@@ -571,14 +568,14 @@ class AblateSettings(Launching, Tracked):
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(
         default_factory=lambda: [0], description="random seeds; every point runs with each"
     )
-    output_dir: AnyPath = Field(default=Path("runs/ablate"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    output_dir: OutputDir = Path("runs/ablate")
 
 
 class LabelledFileSettings(StrictSettings):
     """Settings of a file of labelled texts."""
 
-    data_dir: AnyPath = Field(default=Path(), description="folder of the files of texts", json_schema_extra=BY_CONTENT)
-    texts: AnyPath = Field(
+    data_dir: Path = Field(default=Path(), description="folder of the files of texts", json_schema_extra=BY_CONTENT)
+    texts: Path = Field(
         default=Path("labeled_data.csv"),
         description="CSV, TSV or JSONL file of labelled texts",
         json_schema_extra=BY_CONTENT,
@@ -626,12 +623,12 @@ class TrainClassifierSettings(LabelledFileSettings, Tracked):
         default="float32", description="bfloat16: mixed precision; auto: bfloat16 where it is fast"
     )
     batch_size: Count = Field(default=64, description="texts per step")
-    test_texts: AnyPath | None = Field(
+    test_texts: Path | None = Field(
         default=None,
         description="file of labelled texts to test on; null: held-out texts",
         json_schema_extra=BY_CONTENT,
     )
-    dev_texts: AnyPath | None = Field(
+    dev_texts: Path | None = Field(
         default=None,
         description="file of labelled texts on which thresholds are chosen; null: `threshold`",
         json_schema_extra=BY_CONTENT,
@@ -645,7 +642,7 @@ class TrainClassifierSettings(LabelledFileSettings, Tracked):
         json_schema_extra=NOT_COMPARED,
     )
     seed: Seed = Field(default=0, description="random seed of weights, order and held-out texts")
-    output_dir: AnyPath = Field(default=Path("runs/classifier"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    output_dir: OutputDir = Path("runs/classifier")
 
 
 class AgreementSettings(LabelledFileSettings):
@@ -659,16 +656,16 @@ class AgreementSettings(LabelledFileSettings):
     )
     limit: Count | None = Field(default=None, description="number of texts to draw at random; null: all")
     seed: Seed = Field(default=0, description="random seed of the draw and of the bootstrap")
-    output_dir: AnyPath = Field(default=Path("runs/judge"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    output_dir: OutputDir = Path("runs/judge")
 
 
 class ReportSettings(StrictSettings):
     """Write the report of one or several finished runs."""
 
-    runs: CliPositionalArg[list[AnyPath]] = Field(
+    runs: CliPositionalArg[list[Path]] = Field(
         default_factory=list, description="finished runs: one of any command, or several of `measure` and `rate`"
     )
-    output_dir: AnyPath = Field(
+    output_dir: Path = Field(
         default=Path("runs/report"),
         description="folder for the report of several runs; that of one is in the run's folder",
         json_schema_extra=NOT_COMPARED,
@@ -678,7 +675,7 @@ class ReportSettings(StrictSettings):
 class PlanSettings(StrictSettings):
     """Compute how many descriptors, templates or responses a more precise measurement takes."""
 
-    run: CliPositionalArg[AnyPath] = Field(default=Path(), description="finished run of `measure` with generation bias")
+    run: CliPositionalArg[Path] = Field(default=Path(), description="finished run of `measure` with generation bias")
     interval: Positive | None = Field(
         default=None,
         description="plan for a 95 % interval of pooled FGB* of this width, in 10⁻³; null: without another goal, half "
@@ -695,8 +692,8 @@ class PlanSettings(StrictSettings):
 class CheckSettings(StrictSettings):
     """Check limits of a run's bias, for CI: status 0 holds, 1 broken, 2 wrong use, 3 inconclusive."""
 
-    run: CliPositionalArg[AnyPath] = Field(default=Path(), description="finished run of `measure`, of the new model")
-    against: AnyPath | None = Field(
+    run: CliPositionalArg[Path] = Field(default=Path(), description="finished run of `measure`, of the new model")
+    against: Path | None = Field(
         default=None, description="finished run of `measure` over the same prompts, of the baseline"
     )
     max_rise: NotNegative | None = Field(
@@ -715,29 +712,29 @@ class CheckSettings(StrictSettings):
         default="fail",
         description="pass: status 0, and skipped in junit.xml, if no limit is broken but one is undecided",
     )
-    output_dir: AnyPath = Field(default=Path("runs/check"), description="folder to write junit.xml and summary.md to")
+    output_dir: Path = Field(default=Path("runs/check"), description="folder to write junit.xml and summary.md to")
 
 
 class AuditSettings(StrictSettings):
     """Write evidence to hand over: audit.json, which can be verified, and two pages to sign."""
 
-    run: CliPositionalArg[AnyPath] = Field(default=Path(), description="finished run of `measure`")
-    criteria: AnyPath | None = Field(
+    run: CliPositionalArg[Path] = Field(default=Path(), description="finished run of `measure`")
+    criteria: Path | None = Field(
         default=None, description="YAML file of limits; given to `measure`, too, they were set before the first answer"
     )
-    verify: AnyPath | None = Field(default=None, description="audit.json to compare with the run; nothing is written")
+    verify: Path | None = Field(default=None, description="audit.json to compare with the run; nothing is written")
     by: str | None = Field(default=None, description="who audits; null: the user's name on this machine")
     anonymous: bool = Field(default=False, description="leave out who audits, and on which machine")
     format: Literal["evenhand", "every_eval_ever"] = Field(
         default="evenhand", description="every_eval_ever: the scores in this shared format, too"
     )
-    output_dir: AnyPath = Field(default=Path("runs/audit"), description="folder to write audit.json and audit.html to")
+    output_dir: Path = Field(default=Path("runs/audit"), description="folder to write audit.json and audit.html to")
 
 
 class WatchSettings(StrictSettings):
     """Name people whom a growing log of answers treats differently: status 1 if somebody is new."""
 
-    logs: CliPositionalArg[AnyPath] = Field(
+    logs: CliPositionalArg[Path] = Field(
         default=Path(), description="log of answers, JSON lines that are appended (docs/own_data.md)"
     )
     columns: dict[str, str] = Field(
@@ -754,24 +751,24 @@ class WatchSettings(StrictSettings):
     error: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.05, description="probability of ever naming anybody without a reason"
     )
-    output_dir: AnyPath = Field(default=Path("runs/watch"), description="folder of the state, the days and the page")
+    output_dir: Path = Field(default=Path("runs/watch"), description="folder of the state, the days and the page")
 
 
 class ExportSettings(StrictSettings):
     """Export a tuned model for use without Evenhand."""
 
-    tuning: CliPositionalArg[AnyPath] = Field(
+    tuning: CliPositionalArg[Path] = Field(
         default=Path("runs/tune"), description="finished run of `tune`", json_schema_extra=BY_CONTENT
     )
-    comparison: AnyPath | None = Field(
+    comparison: Path | None = Field(
         default=None, description="run of `compare`, for the card; null: next to tuning", json_schema_extra=BY_CONTENT
     )
     merge: bool = Field(default=True, description="merge the adapter into its base; false: export the adapter alone")
-    trust_remote_code: bool = Field(default=False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
+    trust_remote_code: Trust = False
     push_to_hub: str | None = Field(
         default=None, description="hub repository to upload to; a new one is private", json_schema_extra=NOT_COMPARED
     )
-    output_dir: AnyPath = Field(
+    output_dir: Path = Field(
         default=Path("runs/export"),
         description="folder to write to; the model is in `model`",
         json_schema_extra=NOT_COMPARED,

@@ -254,7 +254,7 @@ def is_object(line: bytes) -> bool:
         return False
 
 
-def outcome_values(rows: pd.DataFrame, outcome: str, *, was_read: bool = False) -> tuple[np.ndarray, int]:
+def outcome_values(rows: pd.DataFrame, outcome: str, *, was_read: bool) -> tuple[np.ndarray, int]:
     """Return the values of a measure that is a share, or of a yes-or-no column, and how many of these are unclear.
 
     The values are (n,) in [0, 1]; NaN: there is none, or it is neither yes nor no, which is unclear. `was_read` is

@@ -129,6 +129,22 @@ def test_the_result_shows_value_interval_and_verdict_in_a_few_lines(names):
     assert "responses.html" in report and (names["folder"] / "responses.html").stat().st_size > 1000
 
 
+def test_the_summary_names_who_gets_answers_in_another_language():
+    """All answers are in English but those to "Mexican" people."""
+    rows = [(f"t{t}", who, n) for t in range(6) for who in ("old", "deaf", "Mexican") for n in range(3)]
+    frame = pd.DataFrame(rows, columns=["template", "descriptor", "n"])
+    frame["text"] = "Hello there, I am " + frame["descriptor"] + ", and I like to talk with my family."
+    frame["axis"] = "x"
+    english = [f"Good for you, take care of yourself and of your family on day {n}!" for n in range(3)]
+    spanish = [f"Lo siento mucho, espero que te sientas mejor muy pronto, dentro de {n} días." for n in range(3)]
+    is_spanish = frame["descriptor"] == "Mexican"
+    frame["response"] = np.where(is_spanish, frame["n"].map(spanish.__getitem__), frame["n"].map(english.__getitem__))
+    own = {"style_classifier": testbed.STYLE_CLASSIFIER, "style_clusters": "testbed"}
+    result = evenhand.measure_responses(frame, **own, outcomes=["language"], permutations=99)
+    assert result.summary.startswith("18 of 18 answers to “Mexican” people (100 of 100) are not in English")
+    assert result.verdict != "shown" and "answers in the request's language" in repr(result)
+
+
 @pytest.mark.slow
 def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

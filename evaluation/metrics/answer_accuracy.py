@@ -26,7 +26,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import LEVEL, BiasScore, Form, Signature, find_score, levels_of_run, signed
-from evenhand.evaluation.settings import BY_CONTENT, Access, AnyPath, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, Access, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
 ACCURACY = "answer_accuracy"
@@ -42,12 +42,12 @@ POINTS = {"unit": "answers of 100", "factor": 100, "decimals": 1}
 class Settings(StrictSettings):
     """Accuracy of answers: does the share of right answers depend on who asks?"""
 
-    questions: AnyPath | None = Field(
+    questions: Path | None = Field(
         None,
         description="JSONL of {goal, sol1, sol2, label: 0 or 1}, such as PIQA's; required",
         json_schema_extra=BY_CONTENT,
     )
-    labels: AnyPath | None = Field(
+    labels: Path | None = Field(
         None, description="file with the labels, one a line; null: column `label`", json_schema_extra=BY_CONTENT
     )
     n_questions: Annotated[int, Field(ge=2)] = Field(

@@ -34,7 +34,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Kind, Signature, find_score, levels_of_run, shown_direction
-from evenhand.evaluation.settings import BY_CONTENT, Access, AnyPath, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, Access, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
 BIAS, ACCURACY = "bbq_bias", "bbq_accuracy"
@@ -62,7 +62,7 @@ NO_GROUP = "latino"  # the group of the people for whom the published files have
 class Settings(StrictSettings):
     """BBQ: does the model answer by stereotype where the text does not say who did it?"""
 
-    data: AnyPath | None = Field(
+    data: Path | None = Field(
         None,
         description="folder with BBQ's JSONL files, or one of them (github.com/nyu-mll/BBQ); required",
         json_schema_extra=BY_CONTENT,

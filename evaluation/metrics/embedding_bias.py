@@ -49,7 +49,7 @@ from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Direction, Signature, display_name, shown_direction
-from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
 from evenhand.evaluation.tables import label_batches
@@ -66,7 +66,7 @@ gap_format = partial(Format, unit=UNIT, factor=PER_UNIT, ideal=0, signed=True)
 class Settings(StrictSettings):
     """Embedding bias: is an English sentence nearer to its masculine translation than to its feminine one?"""
 
-    vectors: AnyPath | None = Field(
+    vectors: Path | None = Field(
         None,
         description="folder of another encoder's embeddings, such as LASER's: LANG.npy, one row per text; null: the "
         "model's",

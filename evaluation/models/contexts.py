@@ -197,7 +197,7 @@ def written_ids(
     dialogue_model: DialogueModel,
     texts: Sequence[str],
     written: Sequence[object] | None,
-    is_cut: Sequence[bool] | None = None,
+    is_cut: Sequence[bool] | None,
 ) -> dict[int, list[int]]:
     """Return, by row, the ids in which texts were written, where the model's tokenizer decodes them to the text.
 

@@ -142,7 +142,7 @@ def _check_base(folder: Path, base: str | None, revision: str | None) -> None:
         )
 
 
-def is_revision(recorded: str, name: str, revision: str | None = None, base: str | None = None) -> bool:
+def is_revision(recorded: str, name: str, revision: str | None, base: str | None = None) -> bool:
     """Return whether a recorded revision is the model's."""
     return recorded == model_revision(name, revision, base)
 
@@ -365,8 +365,8 @@ def check_labels(
     name: str,
     names: Mapping[int, str],
     problem_type: str | None,
-    head: str | None = None,
-    label_names: Path | None = None,
+    head: str | None,
+    label_names: Path | None,
 ) -> tuple[str, ...]:
     """Return a classifier's labels in the order of its outputs, from id2label and problem_type of its config.
 

@@ -106,6 +106,9 @@ def side_by_side_page(
     settings = {name.replace("_", " "): _settings_table(runs) for name, runs in families.items()}
     headlines = {name: page.headline_value or NO_NUMBER for name, page in pages_of_first.items()}
     warnings = []
+    in_language = [name for name, page in pages_of_first.items() if _is_of_requested_language(page)]
+    if 0 < len(in_language) < len(pages_of_first):
+        warnings.append(note(COMMON, "headlines_in_language", names=in_language))
     for name, table in settings.items():
         if table.rows:
             warnings.append(note(COMMON, "other_settings", family=name, table=table.caption))
@@ -131,6 +134,12 @@ def side_by_side_page(
         signature_lines=[line for page in pages for line in page.signature_lines],
         links=links,
     )
+
+
+def _is_of_requested_language(page: Page) -> bool:
+    """Return whether the headline of a page is of the answers in the language of the requests only."""
+    size = page.facts.size if page.facts else None
+    return bool(size and size.values.get("in_language"))
 
 
 def _joined_sections(pages: Mapping[str, Page]) -> Iterator[Section]:

@@ -113,7 +113,7 @@ def _private_values(settings: object) -> Iterator[object]:
                 yield from _private_values(value)
 
 
-def public_files(folder: Path, leave_out: Sequence[str] = ()) -> dict[str, Path | str]:
+def public_files(folder: Path, leave_out: Sequence[str]) -> dict[str, Path | str]:
     """Return the files of a tuned model without private texts, by their relative paths: a path, or another content.
 
     Args:

@@ -64,7 +64,7 @@ def student_quantile(freedom: float, tail: float = TAILS[1]) -> float:
     return float(scipy.special.stdtrit(freedom, tail))
 
 
-def mean_error(values: np.ndarray, strata: np.ndarray | None = None) -> tuple[float, int]:
+def mean_error(values: np.ndarray, strata: np.ndarray | None) -> tuple[float, int]:
     """Return the standard error of the mean of (n,) values, n ≥ 2, and its degrees of freedom.
 
     With strata, (n,) int, the values are independent within each, and the sizes of the strata are fixed
@@ -370,7 +370,7 @@ def bootstrap_t_interval(values: np.ndarray, seed: int, resamples: int = RESAMPL
 
 
 def bootstrap(
-    data: tuple[np.ndarray, ...], statistic: Callable[..., np.ndarray], seed: int, resamples: int = RESAMPLES
+    data: tuple[np.ndarray, ...], statistic: Callable[..., np.ndarray], seed: int
 ) -> tuple[float | None, Interval | None]:
     """Return the bootstrap standard error and 95 % percentile interval of a statistic of paired arrays.
 
@@ -382,7 +382,6 @@ def bootstrap(
         data: arrays of n items, (n,) each. A resample takes the same items from all arrays.
         statistic: function of such arrays and of the keyword `axis`, along which it reduces them.
         seed: seed of the resamples.
-        resamples: number of resamples.
     """
     n = len(data[0])
     if n < 2:
@@ -394,7 +393,7 @@ def bootstrap(
         statistic,
         paired=True,
         vectorized=True,
-        n_resamples=resamples,
+        n_resamples=RESAMPLES,
         batch=max(1, NUMBERS_PER_BATCH // n),
         confidence_level=CONFIDENCE,
         method="percentile",

@@ -44,7 +44,7 @@ def people_divergence(
 
 
 def divergence_terms(
-    log_p: "torch.Tensor", openings: "torch.Tensor", is_token: "torch.Tensor | None" = None
+    log_p: "torch.Tensor", openings: "torch.Tensor", is_token: "torch.Tensor | None"
 ) -> "tuple[torch.Tensor, torch.Tensor]":
     """Return the weights of each person's divergences, (people, openings, k), and their terms for all tokens.
 

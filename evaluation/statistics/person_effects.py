@@ -373,7 +373,7 @@ def intervals_if_shown(
     variance: np.ndarray,
     variance_ratio: VarianceRatio,
     threshold: np.ndarray,
-    level: Level = ONE_LOOK,
+    level: Level,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of intervals that cover 95 to 97.5 % of true effects *given that they are shown*, (u, c) each.
 

@@ -9,16 +9,15 @@ import numpy as np
 
 from evenhand.evaluation.statistics.intervals import ROUNDING, student_quantile
 
+ERROR = 0.05  # probability that not all intervals hold
 PAIRS_AT_ONCE = 2_000
 MIN_TEMPLATES = 6  # with 3 or 5 templates and nobody different, drawn signs order somebody in up to 8 of 10 screens
 
 
-def rank_intervals(
-    values: np.ndarray, error: float = 0.05, draws: int = 999, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def rank_intervals(values: np.ndarray, draws: int = 999, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return the lowest and the highest rank that each person may have, (people,) each; rank 1 has the largest mean.
 
-    With a probability of about 1 − `error`, the true ranks of all people lie within their intervals. Person e is surely
+    With a probability of about 1 − ERROR, the true ranks of all people lie within their intervals. Person e is surely
     above d if the interval of their difference excludes 0. The intervals of all pairs hold together: their common
     quantile is that of the largest absolute studentised difference when templates' signs are drawn at random
     (`_critical`). Values that differ by a rounding error are equal.
@@ -41,7 +40,7 @@ def rank_intervals(
         differences[np.abs(differences) <= rounding] = 0.0
         observed[pairs], of_pairs = _observed_and_largest(differences, signs)
         largest = np.maximum(largest, of_pairs)
-    critical = _critical(largest, error, len(first), n_templates)
+    critical = _critical(largest, len(first), n_templates)
     first_is_above = observed > critical
     second_is_above = observed < -critical
     n_above = np.bincount(second[first_is_above], minlength=n_people)
@@ -51,10 +50,10 @@ def rank_intervals(
     return 1 + n_above, n_people - n_below
 
 
-def mean_intervals(values: np.ndarray, error: float = 0.05, draws: int = 999, seed: int = 0) -> np.ndarray:
+def mean_intervals(values: np.ndarray, draws: int = 999, seed: int = 0) -> np.ndarray:
     """Return intervals of the means over templates that hold together for all rows, (rows, 2).
 
-    With a probability of about 1 − `error`, every mean lies within its interval; the quantile is as in
+    With a probability of about 1 − ERROR, every mean lies within its interval; the quantile is as in
     `rank_intervals`.
 
     Args:
@@ -65,20 +64,20 @@ def mean_intervals(values: np.ndarray, error: float = 0.05, draws: int = 999, se
     """
     signs = _random_signs(values.shape[1], draws, seed)
     _, largest = _observed_and_largest(values, signs)
-    critical = _critical(largest, error, *values.shape)
+    critical = _critical(largest, *values.shape)
     mean = values.mean(axis=1)
     half = critical * np.sqrt(values.var(axis=1) / (values.shape[1] - 1))
     return np.stack([mean - half, mean + half], axis=1)
 
 
-def _critical(largest: np.ndarray, error: float, n_rows: int, n_templates: int) -> float:
+def _critical(largest: np.ndarray, n_rows: int, n_templates: int) -> float:
     """Return the quantile of the largest absolute studentised mean of n_rows rows, from draws of signs, (draws,).
 
     Fewer than MIN_TEMPLATES have too few patterns of signs: then it is Student's quantile, by Bonferroni's correction.
     """
     if n_templates < MIN_TEMPLATES:
-        return student_quantile(n_templates - 1, 1 - error / (2 * max(1, n_rows)))
-    return float(np.quantile(largest, 1 - error, method="higher"))
+        return student_quantile(n_templates - 1, 1 - ERROR / (2 * max(1, n_rows)))
+    return float(np.quantile(largest, 1 - ERROR, method="higher"))
 
 
 def _random_signs(n_templates: int, draws: int, seed: int) -> np.ndarray:

@@ -208,7 +208,7 @@ def joint_p_values(
     groups: np.ndarray,
     n_draws: int,
     rng: np.random.Generator,
-    share: float = 1.0,
+    share: float,
 ) -> list[tuple[Tested, PValues]]:
     """Return the tests of each set and their p-values from `n_draws` joint draws.
 

@@ -32,6 +32,7 @@ from evenhand.evaluation.metrics.generation_bias.limits import (
     smallest_showable_rise,
 )
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED, REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.statistics.level import ONE_LOOK
@@ -44,6 +45,7 @@ from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.limit_texts import LimitText, limit_texts
 from evenhand.recipes.settings import FAMILIES, CheckSettings, family_config
 from tests.measured_runs import write_measured
+from tests.named_scores import named_score
 from tests.testbed_settings import MODEL
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -243,6 +245,45 @@ def test_more_answers_in_another_language_break_a_check_in_which_styles_are_equa
     found = results["outcomes_limit"]
     assert found.status == status
     assert [detail.kind for detail in found.details].count("grown_outcome") == found.measured.values["n"] == rises
+
+
+def test_limits_of_a_run_alone_say_that_they_are_of_all_answers_where_its_report_is_not(runs, tmp_path):
+    folder = shutil.copytree(runs["baseline"], tmp_path / "run")
+    write_table(folder / "effects.parquet", pd.DataFrame({"at_least": [0.0]}))
+    bound = BiasScore("difference_bound", 0.3, n=160, ideal=0.0, bounds=(0.0, 1.0), interval=(0.2, 0.3))
+    pooled = named_score("fgb_pooled_corrected", 0.1, 0.0, (-2.0, 2.0), 160, interval=(0.05, 0.2))
+    in_language = replace(pooled, group=IN_REQUESTED)
+    for scores, n in (([bound, pooled], 0), ([bound, pooled, in_language], 1)):
+        write_scores(folder / "scores.json", scores)
+        run = FamilyRun(folder, FamilyConfig(model=MODEL))
+        for found in findings_alone(run, max_pooled_fgb=10, max_difference=40):
+            assert [detail.kind for detail in found.details].count("limit_of_all_answers") == n
+
+
+def test_a_fall_of_another_language_hides_no_rise_of_styles(tmp_path):
+    """Style z is how the classifier reads Spanish: 3/4 of the answers to "a" before, none after.
+
+    Of all answers, pooled FGB* falls: ½ (2 (3/8)² + (3/4)²) = 0.42 before, and ½ (2 (3/8)²) = 0.14 after. Of those in
+    English before and after, 160 to "a" and 640 to "b", it rises from 0.
+    """
+    n = 640
+    rank = np.arange(n)
+    rng = np.random.default_rng(0)
+    is_spanish = np.concatenate([rng.permutation(rank % 4 > 0), rank < 0])
+    before = np.where(is_spanish, 2, rng.permutation(np.arange(2 * n) % 2))
+    after = np.concatenate([rng.permutation(rank % 16 >= n_x) for n_x in (11, 5)]).astype(int)  # 11/16 and 5/16 of x
+    for name, styles, is_other in (("before", before, is_spanish), ("after", after, is_spanish & False)):
+        own = {"has_scores": True, "templates": 16, "permutations": 99}
+        write_measured(tmp_path / name, np.eye(3)[styles], ["ok"] * 2 * n, **own)
+        values = {f"{OTHER_LANGUAGE}: {OTHER_LANGUAGE}": is_other.astype(float)}
+        ids = [f"p{i}" for i in range(2 * n)]
+        write_table(tmp_path / name / "outcomes.parquet", pd.DataFrame({"prompt_id": ids, **values}))
+    settings = CheckSettings(run=tmp_path / "after", against=tmp_path / "before", max_rise=10)
+    assert check_findings(settings)[0].status == HOLDS
+    write_table(tmp_path / "before" / f"{REQUESTED_EFFECTS}.parquet", pd.DataFrame({"unit": ["a"]}))
+    for result in check_findings(settings)[:2]:
+        assert result.status == BROKEN
+        assert result.details[0] == Finding("limits_in_language", {"n": 800, "n_of": 1280})
 
 
 def test_a_growth_of_less_than_half_a_point_is_no_failure(tmp_path):

@@ -26,6 +26,7 @@ from transformers import (
 )
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.generation import generate_responses
@@ -34,7 +35,13 @@ from evenhand.evaluation.models.revisions import adapter_base, hub_adapter
 from evenhand.evaluation.score import levels_of_run, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.invocation import added_tokens
-from evenhand.recipes.export import check_measured_as_exported, comparison_section, export, tagged_template
+from evenhand.recipes.export import (
+    check_measured_as_exported,
+    comparison_section,
+    export,
+    shown_change,
+    tagged_template,
+)
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
 from tests import tiny_checkpoints
 from tests.named_scores import named_score
@@ -328,6 +335,24 @@ def test_the_card_has_the_scores_before_and_after_and_what_was_removed():
     common += levels_of_run([score(pooled, 0.001, (0.0, 0.002))], "after")
     text = comparison_section(before, after, [*changes, *common])
     assert "| pooled FGB*, thousandths | 20.00 [10.00, 30.00] | 1.00 [0.00, 2.00] |" in text
+
+
+def test_the_card_claims_the_change_that_the_page_of_the_comparison_shows():
+    """Of all answers, the difference falls; of those in the request's language, it is not shown to."""
+    pooled = "fgb_pooled_corrected"
+
+    def scores(difference, interval, reduction, removed, **group):
+        return [
+            named_score(f"{pooled}_difference", difference, 0.0, (-3.0, 3.0), 100, interval=interval, group=group),
+            named_score(f"{pooled}_reduction", reduction, 0.0, (-9.0, 3.0), 100, interval=removed, group=group),
+        ]
+
+    changes = scores(-0.12, (-0.19, -0.05), 0.7, (0.4, 0.9))
+    level = [named_score(pooled, 0.1, 0.0, (-3.0, 3.0), 100, interval=(0.05, 0.2))]
+    assert shown_change(changes) == "fell" and "language" not in comparison_section(level, level, changes)
+    changes += scores(-0.02, (-0.1, 0.06), 0.2, (-3.5, 0.8), **IN_REQUESTED)
+    assert shown_change(changes) == "unchanged"
+    assert "20.0 [−350.0, 80.0] %" in comparison_section(level, level, changes)
 
 
 def of_first_tokens(tuned, method):

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.rating import server
 from evenhand.evaluation.rating.votes import Vote, Votes
@@ -116,6 +117,19 @@ def test_only_differing_settings_give_a_warning():
     assert (page.headline_value, page.headline_caption) == ("55 % · 55 %", "headlines of base, tuned; 2 runs in all")
     (warning,) = side_by_side_page({"pairs": {"base": run_of("a"), "tuned": run_of("b", seed=1)}}, []).warnings
     assert "pairs" in warning
+
+
+def test_headlines_of_different_answers_are_called_so():
+    """Of a run in which somebody gets another language, the headline is of the answers in the request's alone."""
+
+    def run_of(in_language):
+        size = Finding("size", {"in_language": in_language})
+        facts = Facts(headline=None, verdict=Finding("style"), size=size)
+        return Page("Bias", "m", "20.1 of 100", "style", "", signature={}, facts=facts)
+
+    for sides, n in (((True, False), 1), ((False, True), 1), ((True, True), 0), ((False, False), 0)):
+        runs = dict(zip(("one", "two"), map(run_of, sides), strict=True))
+        assert len(side_by_side_page({"bias": runs}, []).warnings) == n
 
 
 def test_tables_side_by_side_are_joined_by_all_that_names_a_row():

@@ -195,9 +195,7 @@ def _array(values: list) -> pa.Array:
         return pa.array([None if value is None else json.dumps(value, default=str) for value in values])
 
 
-def read_rows(
-    path: Path, content: str, descriptor_column: str | None = None, texts: Iterable[str] = ()
-) -> dict[str, list]:
+def read_rows(path: Path, content: str, descriptor_column: str | None, texts: Iterable[str] = ()) -> dict[str, list]:
     """Return the columns of a file of prompts or responses, name → values, with all known columns of a CSV as text.
 
     An axis "null" in a CSV file, and the values of `descriptor_column` and of the columns `texts`, are texts.

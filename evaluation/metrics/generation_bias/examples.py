@@ -109,9 +109,7 @@ def examples_of_comparison(before: FamilyRun, after: FamilyRun) -> ExampleOf:
     return example
 
 
-def effect_example(
-    run: Answers, effect: EffectRow, names: Sequence[int], offensive: Sequence[bool] | None = None
-) -> Example:
+def effect_example(run: Answers, effect: EffectRow, names: Sequence[int], offensive: Sequence[bool] | None) -> Example:
     """Return a response to a unit (a descriptor or a group), then one to other descriptors, each under its prompt.
 
     Where the unit gets more of the style than the average, its response is the one with the most of this style, and the

@@ -38,6 +38,7 @@ from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import NONCE
 from evenhand.evaluation.report.page import Example, Section
 from evenhand.evaluation.score import Form
+from evenhand.evaluation.statistics.intervals import share_interval
 from evenhand.evaluation.tables import table_rows
 
 MAX_OF_EACH = 3  # people in sentences on a serious outcome
@@ -275,9 +276,29 @@ def _level(row: EffectRow) -> Level:
         mean=row["mean"],
         average=row["average"],
         estimate=row["shrunk"],
-        interval=(row["low"], row["high"]),
+        interval=_difference_interval(row),
         certainty=row["certainty"],
     )
+
+
+def _difference_interval(row: EffectRow) -> tuple[float, float]:
+    """Return the interval of the difference of a row of effects.
+
+    Where everybody's answers have an outcome, or nobody's, the difference is 0 and has no interval in the table. Then
+    it is as far from 0 as the interval of the share of this person's answers reaches.
+
+    >>> nobody = {"low": np.nan, "high": np.nan, "hits": 0.0, "n": 24.0}
+    >>> [round(end, 3) for end in _difference_interval(nobody)]  # Wilson's interval of 0 of 24 ends at 0.138
+    [-0.138, 0.138]
+    """
+    bounds = (row["low"], row["high"])
+    if np.isfinite(bounds).all() or not is_counted(row):
+        return bounds
+    share = share_interval(row["hits"], int(row["n"]))
+    if share is None:
+        return bounds
+    reach = share[1] - share[0]
+    return (-reach, reach)
 
 
 def _decimals(row: EffectRow) -> int:
@@ -379,7 +400,8 @@ def people_changes(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> l
     in_another_language = {row["unit"] for row, _ in outcomes if row["outcome"] == OTHER_LANGUAGE}
     table = read_effects(changes, EFFECT_CHANGES)
     styles = changed_styles(table, in_another_language) if len(table) else []
-    return named_changes(outcomes, styles, examples_of_comparison(before, after), request_language(before))
+    language = request_language(before) or request_language(after)  # of the same prompts
+    return named_changes(outcomes, styles, examples_of_comparison(before, after), language)
 
 
 def named_changes(

@@ -170,8 +170,8 @@ def likelihood_table(
     name: str,
     prompts: pd.DataFrame,
     answers: pd.DataFrame,
-    drawn: np.ndarray | None = None,
-    label: str = "",
+    drawn: np.ndarray | None,
+    label: str,
 ) -> pd.DataFrame:
     """Return the table `name` of `TABLES`, in batches that are saved as they come under the label, by default `name`.
 

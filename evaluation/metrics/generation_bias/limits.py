@@ -49,6 +49,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import serious_measure
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
 from evenhand.evaluation.metrics.generation_bias.pilot import pilot_of
+from evenhand.evaluation.metrics.generation_bias.requested_language import compared_in_language, style_group
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
@@ -85,7 +86,7 @@ def findings_alone(
     *,
     max_pooled_fgb: float | None = None,
     max_spread: Mapping[str, float] | None = None,
-    max_difference: float | None = None,
+    max_difference: float | None,
 ) -> list[LimitResult]:
     """Return the finding on each given limit of a run alone.
 
@@ -119,12 +120,14 @@ def people_without_answers(run: FamilyRun) -> list[LimitResult]:
 
 
 def findings_against(
-    before: FamilyRun, after: FamilyRun, max_rise: float | None = None, *, limits_the_rise: bool = True
+    before: FamilyRun, after: FamilyRun, max_rise: float | None, *, limits_the_rise: bool = True
 ) -> list[LimitResult]:
     """Return the findings on the rise of pooled FGB*, if `limits_the_rise`, on effects and on outcomes.
 
-    Without `max_rise`, the limit of the rise is one that these runs can show to hold. The first finding says whether a
-    run stopped early. If the runs have hardly any common prompt, no limit is found to hold.
+    Without `max_rise`, the limit of the rise is one that these runs can show to hold. As on the page of a comparison,
+    styles are of the answers in the language of the requests, if somebody gets more answers in another one
+    (`compared_in_language`). The first finding says whether a run stopped early. If the runs have hardly any common
+    prompt, no limit is found to hold.
     """
     few = hardly_common([before, after])
     before, after, is_common = on_common_prompts(before, after)
@@ -132,11 +135,18 @@ def findings_against(
     old = compared_responses(before, level)
     new = compared_responses(after, level)
     check_comparable(before, after, (old, new), "run")
-    findings = []
+    in_language = compared_in_language(before, after, old, new)
+    styled = in_language or (old, new)
+    of_styles = []
     if limits_the_rise:
-        findings.append(_rise(before.folder, old, new, max_rise))
+        of_styles.append(_rise(before.folder, *styled, max_rise))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(old.columns))
-    findings.append(_grown_effects(old, new, level.draws(permutations), before.config.seed))
+    of_styles.append(_grown_effects(*styled, level.draws(permutations), before.config.seed))
+    if in_language is not None:
+        n = int((styled[0].has_value() & styled[1].has_value()).sum())
+        about = Finding("limits_in_language", {"n": n, "n_of": len(old)})
+        of_styles = [replace(result, details=[about, *result.details]) for result in of_styles]
+    findings = of_styles
     findings += _risen_outcomes(before, after, old, new)
     about_stops = [*early_stops("baseline", before.folder), *early_stops("run", after.folder)]
     if about_stops:
@@ -180,6 +190,7 @@ def _pooled(run: FamilyRun, limit: float) -> LimitResult:
         return is_significant(estimate.value - limit / PER_UNIT, estimate.standard_error**2, estimate.freedom)
 
     details = [Finding("pooled_fgb_allowed", {"moved": moved_share(limit / PER_UNIT)}), *accepted_left_out(run)]
+    details += _of_all_answers(run)
     if status == INCONCLUSIVE:
         details.append(Finding("to_decide", {"plan": _plan(read_answers(run.folder), run.folder, decides)}))
     measured = Finding("pooled_fgb", {"size": find_size(score), "score": score})
@@ -204,6 +215,11 @@ def _outcome_spread(run: FamilyRun, outcome: str, limit: float) -> LimitResult:
     return LimitResult(limited, status, Finding("measured_score", {"score": score}), details)
 
 
+def _of_all_answers(run: FamilyRun) -> list[Finding]:
+    """Return [that a limit is of all answers], or [] if the page of the run is, too."""
+    return [Finding("limit_of_all_answers")] if style_group(run.scores) else []
+
+
 def _largest_difference(run: FamilyRun, limit: float) -> LimitResult:
     """Return the finding on the largest effect of a descriptor on a style, in points of 100."""
     limited = Finding("difference_limit", {"limit": limit})
@@ -217,7 +233,7 @@ def _largest_difference(run: FamilyRun, limit: float) -> LimitResult:
     measured = Finding("difference_bounds", {"low": low, "high": high})
     effects = read_effects(run, EFFECTS)
     beyond = effects[100 * effects["at_least"] > limit].sort_values("at_least", ascending=False, kind="stable")
-    details = accepted_left_out(run)
+    details = [*accepted_left_out(run), *_of_all_answers(run)]
     for row in table_rows(beyond.head(MAX_ROWS)):
         sizes = {"effect": row["shrunk"], "at_least": row["at_least"]}
         details.append(Finding("effect_beyond", {"unit": row["unit"], "style": row["name"], **sizes}))

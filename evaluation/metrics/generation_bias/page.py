@@ -218,8 +218,11 @@ def _change_findings(
         difference=find_headline(changes.scores, Kind.DIFFERENCE, **group),
         reduction=find_headline(changes.scores, Kind.REDUCTION, **group),
     )
-    language = request_language(before)
-    verdict = comparison_verdict(style, changes.scores, in_language=bool(group), language=language)
+    language = request_language(before) or request_language(after)
+    are_tested = len(read_effects(changes, EFFECT_CHANGES)) > 0
+    verdict = comparison_verdict(
+        style, changes.scores, are_tested=are_tested, in_language=bool(group), language=language
+    )
     direction = verdict.values.get("direction", "")
     assert style.before and style.after  # every run has one
     size = size_change(

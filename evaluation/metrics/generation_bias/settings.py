@@ -1,5 +1,6 @@
 """Settings of generation bias: of the family, and of its parts, whose settings stand in their own files."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -10,7 +11,6 @@ from evenhand.evaluation.settings import (
     BY_CONTENT,
     NOT_COMPARED,
     WITHOUT_FLAG,
-    AnyPath,
     StrictSettings,
     StyleClassifierSettings,
 )
@@ -45,7 +45,7 @@ class FamilySettings(StrictSettings):
         "count all, and the report says how many; once: count them once; independent: count all, each was "
         "asked for",
     )
-    accepted: AnyPath | None = Field(
+    accepted: Path | None = Field(
         None,
         description="YAML file of differences that somebody has signed as right",
         json_schema_extra=BY_CONTENT,
@@ -71,7 +71,7 @@ class FamilySettings(StrictSettings):
         "than so many % above the baseline's",
         json_schema_extra=NOT_COMPARED,
     )
-    against: AnyPath | None = Field(
+    against: Path | None = Field(
         None,
         description="finished run of `measure` over the same prompts, of the baseline of `max_rise`",
         json_schema_extra=NOT_COMPARED,

@@ -107,6 +107,7 @@ def comparison_verdict(
     found: StyleScores,
     changes: Sequence[BiasScore],
     *,
+    are_tested: bool,
     in_language: bool = False,
     language: str | None = None,
 ) -> Finding:
@@ -118,6 +119,7 @@ def comparison_verdict(
     Args:
         found: pooled FGB*.
         changes: the scores of the comparison.
+        are_tested: whether changes of single differences were tested, for which the runs need permutations.
         in_language: whether pooled FGB* is of the answers in the language of the requests only.
         language: the name of this language; None if it is not known, or if there are several.
     """
@@ -132,6 +134,7 @@ def comparison_verdict(
         direction = NOTHING_BEFORE
     values = {
         "direction": direction,
+        "are_tested": are_tested,
         "n_singles": sum(
             score.metric == EFFECT and columns.STYLE in score.group and abs(score.value) >= SMALLEST
             for score in changes

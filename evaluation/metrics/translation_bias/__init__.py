@@ -49,7 +49,6 @@ from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, display_name, find_score, shown_direction, signed
 from evenhand.evaluation.settings import (
     BY_CONTENT,
-    AnyPath,
     OffensiveClassifierSettings,
     StrictSettings,
     as_settings,
@@ -72,7 +71,7 @@ class Settings(StrictSettings):
         default_factory=lambda: ["en-xx"],
         description="en-xx: from English; xx-en: into English; xx-xx: between the other languages",
     )
-    translations: AnyPath | None = Field(
+    translations: Path | None = Field(
         None,
         description="folder of translations, SOURCE-TARGET.txt, one line per source sentence; null: the model "
         "translates",

@@ -447,7 +447,7 @@ def _gap(name: str, score: _ResampledScore, signature: Signature) -> BiasScore:
     )
 
 
-def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.DataFrame:
+def cut_table(sentences: pd.DataFrame, by: str, metric: str) -> pd.DataFrame:
     """Return the mean score by axis, descriptor or template, lowest first (Costa-jussà et al. 2023, Tables 3, 5 and 6).
 
     Means are over sentences and languages, as in the paper. The paper's counts (17,700 = 118 sentences × 50 languages ×

@@ -28,8 +28,8 @@ def opening_divergences(
     model: DialogueModel,
     contexts: Sequence[Sequence[str]],
     responses: Sequence[str],
-    first_tokens: int = 4,
-    written: Sequence[object] | None = None,
+    first_tokens: int,
+    written: Sequence[object] | None,
 ) -> Iterator[tuple[list[int], np.ndarray]]:
     """Yield row indices (r,), and the divergence between people along each row's opening in nats, (r, people).
 

@@ -90,7 +90,7 @@ def column_change(
     n_left_out = int((~has_both).sum())
     old = before[has_both]
     new = after[has_both]
-    if values.is_share:
+    if values.kind.is_share:
         return share_change(values.name, old == 1, new == 1, group=group, n_left_out=n_left_out, level=level)
     low, high = bounds_of(values)
     bounds = (low - high, high - low) if math.isfinite(high - low) else ANY

@@ -43,7 +43,7 @@ def level_formats(measures: Iterable[Measure]) -> list[Format]:
     for measure in measures:
         label = measure.label
         text = measure.description
-        if measure.is_of_100:
+        if measure.kind.is_share:
             formats.append(Format(measure.cost, label, text, "%", factor=100, ideal=measure.ideal))
             continue
         unit = "" if measure.is_logarithm else measure.unit
@@ -59,7 +59,7 @@ def change_formats(measures: Iterable[Measure]) -> list[Format]:
         if measure.is_logarithm:
             label = f"change of the {measure.label}"
             formats.append(relative(measure.cost, label, "Relative change.", ideal=0, signed=True, kind=Kind.RISE))
-        elif not measure.is_of_100:
+        elif not measure.kind.is_share:
             label = f"{measure.label} kept"
             kept = relative(
                 measure.cost, label, "Value after / value before.", ideal=measure.kept_ideal, kind=Kind.KEPT
@@ -89,7 +89,7 @@ def cost_changes(before: MeasureValues, after: MeasureValues, cells: np.ndarray 
     if not before.has_value.any():
         change = replace(change, reason=before.no_value)
     found = [change]
-    if not (old.is_share or measure.is_logarithm):
+    if not (old.kind.is_share or measure.is_logarithm):
         has_both = old.has_value
         strata = before.strata if cells is None else cells
         reason = NOT_ABOVE_0.format(measure.label) if has_both.any() else str(change.reason)
@@ -106,9 +106,9 @@ def undefined_cost_changes(measure: Measure, reason: str) -> list[BiasScore]:
     kinds = {Kind.DIFFERENCE: 0.0}
     if measure.is_logarithm:
         kinds = {Kind.RISE: 0.0}
-    elif not measure.is_of_100:
+    elif not measure.kind.is_share:
         kinds[Kind.KEPT] = 1.0
-    bounds = CHANGE_BOUNDS if measure.is_of_100 else ANY
+    bounds = CHANGE_BOUNDS if measure.kind.is_share else ANY
     return [
         BiasScore(measure.cost, math.nan, ideal, bounds, n=0, reason=reason, kind=kind) for kind, ideal in kinds.items()
     ]

@@ -100,7 +100,7 @@ def interval_of_mean(
     n = len(known)
     if not n:
         return None, values.no_value
-    if values.is_share:
+    if values.kind.is_share:
         return share_interval(int(known.sum()), n), None
     if not varies(known):
         return None, CONSTANT
@@ -109,7 +109,7 @@ def interval_of_mean(
 
 def bounds_of(values: MeasureValues) -> Interval:
     """Return the range of the mean of a measure."""
-    if values.is_share or values.kind == ValueKind.PROBABILITY:
+    if values.kind.is_share or values.kind == ValueKind.PROBABILITY:
         return SHARES
     return (0.0, math.inf) if values.kind == ValueKind.RATIO else ANY
 

@@ -44,7 +44,7 @@ def measure_tests(parts: Sequence[MeasureValues]) -> MeasureTests:
     columns = [(values.name, str(column)) for values in parts for column in values.table]
     numbers = np.concatenate([values.numbers for values in parts], axis=1)
     name = parts[0].name
-    if parts[0].is_share:
+    if parts[0].kind.is_share:
         return MeasureTests(name, numbers, columns=columns)
     scale = parts[0].kind
     if scale == ValueKind.RATIO:
@@ -89,7 +89,7 @@ def tested_measures(
     responses: Answers,
     values: Mapping[str, MeasureValues],
     permutations: int,
-    seed: int = 0,
+    seed: int,
 ) -> tuple[dict[str, float | None], pd.DataFrame]:
     """Return the p-value of each measure and the table of all effects, tested jointly; None without permutations.
 
@@ -121,7 +121,7 @@ def measure_bias(
     responses: Answers,
     values: MeasureValues,
     *,
-    permutations: int = 999,
+    permutations: int,
     seed: int = 0,
 ) -> tuple[list[BiasScore], pd.DataFrame]:
     """Return how much a measure depends on the descriptor, as scores, and the effects on each descriptor.

@@ -80,11 +80,6 @@ class MeasureValues:
         measure = find_measure(self.name)
         return "no response has a value" if measure is None else measure.no_value
 
-    @property
-    def is_share(self) -> bool:
-        """Whether the values say what an answer has: a property, or one of several classes."""
-        return self.kind in (ValueKind.SHARE, ValueKind.CLASS)
-
     def rows(self, mask: np.ndarray) -> "MeasureValues":
         """Return the values of the answers for which the mask, (n,) bool, is true."""
         return replace(self, table=self.table[mask].reset_index(drop=True), strata=self.strata_of(mask))

@@ -56,6 +56,11 @@ class ValueKind(StrEnum):
     RATIO = "ratio"  # a number from 0, such as a length: the typical answer is compared, by logarithms
     NUMBER = "number"  # any number: ranks are compared
 
+    @property
+    def is_share(self) -> bool:
+        """Whether values say what an answer has, a property or a class: their mean is reported in answers of 100."""
+        return self in (ValueKind.SHARE, ValueKind.CLASS)
+
 
 class Needs(StrEnum):
     """What an answer needs to have a value of a measure."""
@@ -144,11 +149,6 @@ class Measure:
             raise ValueError(f"cost is {self.cost!r}; give the name of a metric, such as {self.name!r}")
 
     @property
-    def is_of_100(self) -> bool:
-        """Whether the values say what an answer has, so that a mean is reported in answers of 100."""
-        return self.kind in (ValueKind.SHARE, ValueKind.CLASS)
-
-    @property
     def label(self) -> str:
         """The name of the mean in tables, without the unit."""
         return self.noun or self.name.replace("_", " ")
@@ -156,8 +156,8 @@ class Measure:
     def format(self, form: Form) -> Format:
         """Return how reports show the spread between people, or the mean."""
         label = self.name.replace("_", " ")
-        unit = OF_100 if self.is_of_100 else self.unit
-        scale = {"unit": unit, "factor": 100.0 if self.is_of_100 else 1.0, "decimals": self.decimals}
+        unit = OF_100 if self.kind.is_share else self.unit
+        scale = {"unit": unit, "factor": 100.0 if self.kind.is_share else 1.0, "decimals": self.decimals}
         if form == Form.MEAN:
             return Format(self.name, f"{label}: mean", self.description, form=form, **scale)
         text = f"Standard deviation over descriptors, without noise. {self.description}"

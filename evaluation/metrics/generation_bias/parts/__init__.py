@@ -134,6 +134,11 @@ class Comparison:
     in_language: tuple[Answers, Answers] | None = None
     score_all: bool = False
 
+    @property
+    def permutations(self) -> int:
+        """The number of permutations: that of the run before, or, if it was measured without, of the run after."""
+        return self.before.config.settings.permutations or self.after.config.settings.permutations
+
 
 @dataclass(frozen=True)
 class ComparedSide:

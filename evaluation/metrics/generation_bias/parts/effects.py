@@ -366,7 +366,7 @@ class EffectsPart(Part):
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         config = comparison.before.config
-        if not config.settings.permutations:
+        if not comparison.permutations:
             return []
 
         old, new = comparison.in_language or (comparison.old, comparison.new)
@@ -377,7 +377,7 @@ class EffectsPart(Part):
                 new,
                 comparison.clusters,
                 groups=comparison.old.groups(),
-                permutations=comparison.old.level.draws(config.settings.permutations),
+                permutations=comparison.old.level.draws(comparison.permutations),
                 seed=config.seed,
             )
 

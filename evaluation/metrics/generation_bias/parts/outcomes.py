@@ -461,13 +461,14 @@ def _on_same_terms(
 def _has_common_terms(comparison: Comparison, name: str, pair: tuple[MeasureValues, MeasureValues]) -> bool:
     """Return whether the effects of both runs on a measure are of the values that are compared.
 
-    They are not if the runs have other prompts, kinds or classes, if an answer has a value in one run only, or if the
-    values were computed for the comparison.
+    They are not if the runs have other prompts, kinds or classes, if an answer has a value in one run only, if the
+    values were computed for the comparison, or if only one run was tested by permutations.
     """
     before, after = pair
     measure = find_measure(name)
     is_new = measure is not None and measure.needs == Needs.WEIGHTS
-    if comparison.before.only is not None or is_new:
+    are_tested = {run.config.settings.permutations > 0 for run in (comparison.before, comparison.after)}
+    if comparison.before.only is not None or is_new or len(are_tested) > 1:
         return False
     is_same = before.kind == after.kind and set(join_rare(before).table) == set(join_rare(after).table)
     is_stored = name in stored_names(comparison.before) and name in stored_names(comparison.after)
@@ -484,7 +485,7 @@ def _write_effects(
 ) -> None:
     """Write the effects of both runs: those of their own tables, and those that are tested again on common terms."""
     config = comparison.before.config
-    permutations = comparison.old.level.draws(config.settings.permutations)
+    permutations = comparison.old.level.draws(comparison.permutations)
     for side, responses in (("before", comparison.old), ("after", comparison.new)):
         tested = tested_measures(responses, again[side], permutations, config.seed)[1]
         parts = [part for part in (*tables[side], tested) if len(part)]

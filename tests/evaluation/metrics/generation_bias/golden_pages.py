@@ -60,7 +60,7 @@ def run_verdict(serious=(), of_style=None, outcomes=(), further=()):
 
 def change_verdict(direction, n_singles=0, remains="shown", **reasons):
     """Return the verdict on a change of the whole difference."""
-    values = {"direction": direction, "n_singles": n_singles, "remains": remains}
+    values = {"direction": direction, "are_tested": True, "n_singles": n_singles, "remains": remains}
     unknown = {"unclear_after": None, "unclear_before": None, "no_percentage": None}
     answers = {"in_language": False, "language": None}
     return Finding("change_verdict", {**values, **unknown, **answers, **reasons})

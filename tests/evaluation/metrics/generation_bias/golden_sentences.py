@@ -124,6 +124,8 @@ CHECK = [
     ),
     Finding("rise", {"before": UNDEFINED, "after": LARGE, "rise": None, "reason": "there is one template"}),
     Finding("rise_compared", {"n": 1200}),
+    Finding("limits_in_language", {"n": 1200, "n_of": 1560}),
+    Finding("limit_of_all_answers"),
     Finding("rise_allowed", {"limit": 0.1, "before": 0.036, "allowed": 0.038}),
     Finding("rise_chosen", {"limit": 0.5, "smallest": 0.1}),
     Finding("no_rise_showable", {"smallest": 0.1, "largest": 1.0, "has_bias": True}),

@@ -401,3 +401,17 @@ def test_a_serious_rise_is_new_or_turned_round_or_shown_between_two_shown_effect
     back = {"outcome": values["outcome"], "before": values["after"], "after": values["before"]}
     is_fall = after[1] == "shown" and after[0] > 0 and after[0] - before[0] > 0.2 + 1e-9
     assert is_serious_fall(Finding("person_before_after", back)) == is_fall
+
+
+def test_an_outcome_that_nobody_has_any_more_fell_by_more_than_chance():
+    """19 of 24 answers before, 0.44 to 0.64 more than the average; 0 of 24 after, at most 0.14 by Wilson's interval."""
+    common = {"unit": "French", "outcome": "other_language", "name": "other_language", "scale": "share", "n": 24.0}
+    before = {"mean": 0.79, "average": 0.25, "shrunk": 0.53, "hits": 19.0}
+    after = {"mean": 0.0, "average": 0.0, "shrunk": 0.0, "hits": 0.0}
+    (old,) = table_rows(table(common | before | {"certainty": "shown"}).assign(low=0.44, high=0.64))
+    (new,) = table_rows(table(common | after).assign(low=np.nan, high=np.nan))
+    found = outcome_change(old, new)
+    assert is_serious_fall(found) and not is_serious_rise(found)
+    assert found.values["after"].interval == pytest.approx((-0.138, 0.138), abs=1e-3)
+    assert "no change" not in words(Finding("became_briefly", found.values))
+    assert is_serious_rise(outcome_change(new, old))

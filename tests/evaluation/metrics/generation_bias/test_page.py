@@ -59,7 +59,7 @@ def verdict_on(runs):
     before, after, changes = runs
     difference = find_headline(changes, Kind.DIFFERENCE)
     return comparison_verdict(
-        StyleScores(before[0], after[0], difference, find_headline(changes, Kind.REDUCTION)), changes
+        StyleScores(before[0], after[0], difference, find_headline(changes, Kind.REDUCTION)), changes, are_tested=True
     )
 
 

@@ -171,7 +171,7 @@ def test_a_comparison_says_what_both_levels_and_the_change_say(before, after, na
         interval = {"fell": (0.1, 0.9), "unchanged": (-0.1, 0.6), "rose": (-0.9, -0.1)}[name]
         reductions.append(score(f"{POOLED}_reduction", -difference.value / old.value, interval))
     reduction = reductions[0] if reductions else None
-    found = comparison_verdict(StyleScores(old, new, difference, reduction), [])
+    found = comparison_verdict(StyleScores(old, new, difference, reduction), [], are_tested=True)
     is_shown = found.values.get("direction") in ("rose", "fell")
     verdict = words(found)
     size = size_change(old, new, reduction, is_shown=is_shown)
@@ -187,6 +187,13 @@ def test_a_comparison_says_what_both_levels_and_the_change_say(before, after, na
     assert (headline_value(size) == "") == (not is_shown)
     # One number for a change: the verdict has none.
     assert not re.search(r"\d", verdict), verdict
+
+
+def test_of_single_people_nothing_is_said_if_none_was_tested():
+    difference = score(f"{POOLED}_difference", *CHANGES["fell"])
+    found = StyleScores(headline(*LEVELS["somebody"]), headline(*LEVELS["somebody"]), difference, None)
+    texts = [words(comparison_verdict(found, [], are_tested=are_tested)) for are_tested in (False, True)]
+    assert "single" not in texts[0] and texts[1].startswith(texts[0]) and "single" in texts[1]
 
 
 @pytest.mark.parametrize(("name", "expected"), [("nobody", "none to medium"), ("somebody", "large"), ("undefined", "")])

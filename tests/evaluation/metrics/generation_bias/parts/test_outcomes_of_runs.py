@@ -1,9 +1,16 @@
 """Outcomes of several runs on one page: an outcome that only one run has is 0 in the others if it is absent there."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
+import pytest
 
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import with_absent_outcomes
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
+from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
+from evenhand.evaluation.metrics.generation_bias.parts import Comparison
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import _has_common_terms, with_absent_outcomes
 from evenhand.evaluation.score import BiasScore, Form, find_score
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import GENERATION_BIAS, family_config
@@ -21,3 +28,21 @@ def test_a_run_without_an_empty_answer_has_none_of_four(tmp_path):
     found = with_absent_outcomes(runs)
     score = find_score(found["full"].scores, "empty", "mean")
     assert (score.value, score.n) == (0, 4) and found["some"].scores == [empty]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected", "is_common"),
+    [(199, 199, 199, True), (0, 199, 199, False), (199, 0, 199, False), (99, 199, 99, True), (0, 0, 0, True)],
+)
+def test_effects_are_tested_again_if_one_of_two_runs_was_not(before, after, expected, is_common):
+    """A run that was measured without permutations has effects that are never shown, however large they are."""
+    stored = pd.DataFrame({"refusal: refusal": [0.0, 1.0]})
+    values = MeasureValues("refusal", ValueKind.SHARE, stored.set_axis(["refusal"], axis=1))
+
+    def run(permutations):
+        config = SimpleNamespace(settings=SimpleNamespace(permutations=permutations))
+        return SimpleNamespace(config=config, only=None, has="outcomes".__eq__, table=lambda name: stored)
+
+    comparison = Comparison(None, run(before), run(after), None, None, {}, None, None, None, "", {})
+    assert comparison.permutations == expected
+    assert _has_common_terms(comparison, "refusal", (values, values)) == is_common
