@@ -267,7 +267,7 @@ def _read_config(model: CheckpointSettings) -> PreTrainedConfig:
 def _gguf_config(name: str, revision: str | None, changed: tuple[int, ...]) -> PreTrainedConfig:
     """Return the config of a GGUF model whose files were changed at these times, in nanoseconds."""
     config = _read_config(ModelSettings(name=name, revision=revision))
-    names: Mapping[str, str] = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    names: Mapping[Any, str] = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     if config.is_encoder_decoder:
         names = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
     architecture = names.get(config.model_type)
