@@ -267,13 +267,16 @@ def _read_config(model: CheckpointSettings) -> PreTrainedConfig:
 def _gguf_config(name: str, revision: str | None, changed: tuple[int, ...]) -> PreTrainedConfig:
     """Return the config of a GGUF model whose files were changed at these times, in nanoseconds."""
     config = _read_config(ModelSettings(name=name, revision=revision))
-    names: Mapping[Any, str] = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    config.architectures = _architectures(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, config.model_type)
     if config.is_encoder_decoder:
         names = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
-    architecture = names.get(config.model_type)
-    config.architectures = [architecture] if architecture else None
+        config.architectures = _architectures(names, config.model_type)
     config._name_or_path = name
     return config
+
+
+def _architectures(names: Mapping[Any, str], model_type: str) -> list[str] | None:
+    return [names[model_type]] if model_type in names else None
 
 
 def _check_sizes(config: PreTrainedConfig) -> None:
