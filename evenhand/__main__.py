@@ -7,8 +7,8 @@ import sys
 
 if not sys.stderr.isatty():
     os.environ.setdefault("TQDM_DISABLE", "1")  # bars of other libraries would fill a log file
-# Python's default goes through all objects again and again while libraries are imported, for a sixth of that time. What
-# becomes garbage soon after it is made is collected as always.
+# Full garbage collections take a sixth of the time of importing libraries. They are rarer from here on; collections of
+# new objects stay as they are.
 gc.set_threshold(*gc.get_threshold()[:2], 1000)
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback if Ctrl-C is pressed while modules are imported
 

@@ -197,13 +197,13 @@ def _finished_run(folder: Path) -> FamilyRun:
 
 
 def cautions(run: FamilyRun) -> list[str]:
-    """Return what the report on a run warns of, and who got more answers, except what the audit has as facts."""
+    """Return the warnings of the run's report that the audit does not state elsewhere, and who got more answers."""
     found = [each for each in run_cautions(run) if each.kind not in CAUTIONS_WITH_FACTS]
     return [*map(caution_text, found), *map(words, more_answers_notes(run))]
 
 
 def shown_over_all(scores: list[BiasScore]) -> list[dict[str, Any]]:
-    """Return in what people are shown to differ, all together, whether or not between whom is: "style" and outcomes.
+    """Return the outcomes, and "style", in which people are shown to differ, even if no single person is.
 
     As on the run's page, style is of the answers in the requests' language, if others are in another one.
     """

@@ -137,7 +137,7 @@ def side_by_side_page(
 
 
 def _is_of_requested_language(page: Page) -> bool:
-    """Return whether the headline of a page is of the answers in the language of the requests only."""
+    """Return whether the number at the top of a page leaves out answers in another language than the request."""
     size = page.facts.size if page.facts else None
     return bool(size and size.values.get("in_language"))
 

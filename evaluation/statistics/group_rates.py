@@ -50,11 +50,8 @@ def group_rates(
     n = n_answers.sum(axis=1)
     events = n_events.sum(axis=1)
     rate = events / n
-    _, n_of_people, events_of_people = _counts(values, (group if person is None else person)[known], template[known])
-    n_of_person = n_of_people.sum(axis=1)
-    rate_of_person = events_of_people.sum(axis=1) / n_of_person
-    average = rate_of_person.mean()
-    effective_n = len(n_of_person) ** 2 / (1 / n_of_person).sum()  # all answers, if everybody has equally many
+    people = (group if person is None else person)[known]
+    average, effective_n, term_of_average = _average_over_people(values, people, template[known])
     table = pd.DataFrame(
         {
             "group": names,
@@ -65,10 +62,7 @@ def group_rates(
             "difference": rate - average,
         }
     )
-    # The linear terms of all rates and of the average, block by block: their products estimate the covariance.
-    terms = (n_events - rate[:, np.newaxis] * n_answers) / n[:, np.newaxis]
-    deviations = events_of_people - rate_of_person[:, np.newaxis] * n_of_people
-    term_of_average = (deviations / n_of_person[:, np.newaxis]).mean(axis=0)
+    terms = _linear_terms(n_answers, n_events)
     of_groups = clopper_pearson(events, n, ERROR / (2 * len(names)))  # half of the error; the average has the other
     of_average = clopper_pearson(average * effective_n, effective_n, ERROR / (2 * len(names)))
     n_blocks = (n_answers > 0).sum(axis=1)
@@ -88,6 +82,24 @@ def group_rates(
     table["ratio_to_highest"] = rate / highest if highest > 0 else math.nan
     table[["ratio_to_highest_low", "ratio_to_highest_high"]] = _to_highest(events, n, terms, n_blocks)
     return table
+
+
+def _average_over_people(
+    values: np.ndarray, person: np.ndarray, template: np.ndarray
+) -> tuple[float, float, np.ndarray]:
+    """Return the mean rate of people, its effective number of answers, and its linear terms at b templates, (b,)."""
+    _, n_answers, n_events = _counts(values, person, template)
+    n = n_answers.sum(axis=1)
+    average = (n_events.sum(axis=1) / n).mean()
+    effective_n = len(n) ** 2 / (1 / n).sum()  # all answers, if everybody has equally many
+    return float(average), float(effective_n), _linear_terms(n_answers, n_events).mean(axis=0)
+
+
+def _linear_terms(n_answers: np.ndarray, n_events: np.ndarray) -> np.ndarray:
+    """Return the linear terms of g rates at b templates, (g, b); their products estimate the covariance."""
+    n = n_answers.sum(axis=1, keepdims=True)
+    rate = n_events.sum(axis=1, keepdims=True) / n
+    return (n_events - rate * n_answers) / n
 
 
 def _counts(values: np.ndarray, group: np.ndarray, template: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

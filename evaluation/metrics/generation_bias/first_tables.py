@@ -48,7 +48,7 @@ def _person_row(found: Finding) -> Row:
 
 
 def _difference_cell(found: Finding) -> Cell:
-    """Return the estimated difference and its interval: points of 100, or in the unit of the outcome."""
+    """Return the estimated difference with its interval, in answers of 100 or in the unit of the outcome."""
     outcome: Outcome = found.values["outcome"]
     level: Level = found.values["level"]
     factor = 100.0

@@ -157,7 +157,7 @@ def findings_against(
 
 
 def _of_few_prompts(result: LimitResult, few: Finding) -> LimitResult:
-    """Return the result on a few common prompts: what is shown of them is broken, and nothing is shown to hold."""
+    """Return the result if few prompts are common: a limit that is broken on these stays broken, and none holds."""
     if result.status == BROKEN:
         return result
     measured = Finding("measured_on_few", {"few": few, "measured": result.measured})

@@ -124,7 +124,7 @@ def candidate_prompts(config: FamilyConfig) -> pd.DataFrame:
 
 
 def shipped_numbers(settings: PromptSettings, prompts: pd.DataFrame) -> dict[str, int]:
-    """Return how many templates and descriptors the shipped set has from which all of the prompts are.
+    """Return the numbers of templates and of descriptors of the shipped set that all of the prompts come from.
 
     Prompts of the user's own, of which more can be written, have no such numbers.
     """

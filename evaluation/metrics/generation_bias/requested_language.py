@@ -1,7 +1,7 @@
-"""The answers in the language of the request, of which styles are told if somebody gets more answers in another one.
+"""Styles of the answers in the language of the request, for runs in which somebody gets more answers in another one.
 
-A style classifier of one language misnames responses in another one, so that a change of language looks like one of
-style. Scores and effects of these answers are apart from those of all answers, and pages show them first.
+A style classifier of one language misreads answers in another one, so that a difference in language looks like one in
+style. Pages therefore show the scores and effects of the answers in the request's language before those of all answers.
 """
 
 from collections.abc import Iterable

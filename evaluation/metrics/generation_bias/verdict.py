@@ -167,7 +167,7 @@ def comparison_explanations(runs: Runs, **group: str) -> list[Finding]:
 
     Args:
         runs: the scores before, after, and of the comparison.
-        group: of which answers the styles are told.
+        group: the group of the scores of styles that the page shows first.
     """
     found = []
     limits = [difference_limit(scores, **group) for scores in runs[:2]]

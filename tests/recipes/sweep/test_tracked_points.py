@@ -248,7 +248,7 @@ def test_a_point_is_tracked_once_there_is_a_tracker_and_again_once_it_is_finishe
 
 
 def test_pages_and_captions_name_what_differs_between_points(tmp_path):
-    """Two models, one of them with another number of answers."""
+    """The second model has fewer answers than the first."""
     models = {"a/small": 9, "a/large": 8}
     given = {"sweep": [{"method": "prompt", "measure.model": [*models]}], "output_dir": str(tmp_path)}
     settings = checked(AblateSettings, given, "test")

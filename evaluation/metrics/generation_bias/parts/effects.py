@@ -173,7 +173,7 @@ def _map_cells(effects: pd.DataFrame) -> pd.DataFrame:
 
 
 def about_map(effects: pd.DataFrame) -> Finding:
-    """Return what the map shows, and the largest differences that are larger than all in it, but not in it."""
+    """Return what the map shows, and the differences that are larger than the largest one in it."""
     cells = _map_cells(effects)
     absent = effects[effects["shrunk"].abs() > cells["shrunk"].abs().max()]
     larger = [
@@ -256,7 +256,7 @@ def all_effects_sections(effects: pd.DataFrame, *, has_others: bool = False) -> 
 
     Args:
         effects: the table of effects.
-        has_others: whether it is also of answers in another language, of which the first table tells no style.
+        has_others: whether the first table leaves out answers in another language, which this table contains.
     """
     from evenhand.evaluation.report.figures import svg  # imports matplotlib
 

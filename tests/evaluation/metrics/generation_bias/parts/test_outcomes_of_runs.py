@@ -35,7 +35,7 @@ def test_a_run_without_an_empty_answer_has_none_of_four(tmp_path):
     [(199, 199, 199, True), (0, 199, 199, False), (199, 0, 199, False), (99, 199, 99, True), (0, 0, 0, True)],
 )
 def test_effects_are_tested_again_if_one_of_two_runs_was_not(before, after, expected, is_common):
-    """A run that was measured without permutations has effects that are never shown, however large they are."""
+    """In a run without permutations no effect is shown, however large it is: a comparison tests its answers again."""
     stored = pd.DataFrame({"refusal: refusal": [0.0, 1.0]})
     values = MeasureValues("refusal", ValueKind.SHARE, stored.set_axis(["refusal"], axis=1))
 
