@@ -178,7 +178,7 @@ def _to_highest(events: np.ndarray, n: np.ndarray, terms: np.ndarray, n_blocks: 
     return found
 
 
-def clopper_pearson(events: np.ndarray, n: np.ndarray, error: float) -> np.ndarray:
+def clopper_pearson(events: np.ndarray | float, n: np.ndarray | float, error: float) -> np.ndarray:
     """Return exact intervals of shares, (…, 2), that err with a probability of at most `error` each.
 
     Source: Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution.
