@@ -207,12 +207,16 @@ def _recorded_precision(folder: Path | None) -> str | None:
     return model.get("dtype") if isinstance(model, dict) else None
 
 
-@cache
 def _fast_precision(device: str, needs_float32: bool) -> str:
-    """Return the precision that suits a device and families of metrics, and log it once."""
+    """Return the precision that suits a device and families of metrics."""
     dtype = "float32" if needs_float32 else _device_precision(device)
-    log.info("the model computes in %s; %s takes another precision", dtype, spelled("model.dtype"))
+    _note_precision(dtype)
     return dtype
+
+
+@cache  # once a process, although each stage of a loop asks
+def _note_precision(dtype: str) -> None:
+    log.info("the model computes in %s; %s takes another precision", dtype, spelled("model.dtype"))
 
 
 def _device_precision(device: str) -> str:

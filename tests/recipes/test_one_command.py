@@ -12,7 +12,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.runs.record import read_run
 from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.recipes import automatic, testbed
+from evenhand.recipes import testbed
 from evenhand.recipes.automatic import folder_name, resolve, with_precision
 from evenhand.recipes.check import check_findings
 from evenhand.recipes.cli import main
@@ -153,14 +153,11 @@ def test_a_loop_has_another_folder_than_a_measurement():
 )
 def test_the_precision_is_chosen_once(settings, variable, expected, monkeypatch):
     monkeypatch.setenv("EVENHAND_DTYPE", variable)
-    automatic._fast_precision.cache_clear()
     assert with_precision(MeasureSettings(**settings), None).model.dtype == expected
-    automatic._fast_precision.cache_clear()
 
 
 def test_a_precision_that_does_not_exist_is_refused(monkeypatch):
     monkeypatch.setenv("EVENHAND_DTYPE", "int3")
-    automatic._fast_precision.cache_clear()
     with pytest.raises(InputError, match="EVENHAND_DTYPE: 'int3'"):
         with_precision(MeasureSettings(model="m"), None)
 
@@ -172,10 +169,8 @@ def runs(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name in ("float32", "bfloat16"):
             patch.setenv("EVENHAND_DTYPE", name)
-            automatic._fast_precision.cache_clear()
             measure(measurement(folder / name))
         measure(measurement(folder / "float32"))  # nothing to do, and no error
-    automatic._fast_precision.cache_clear()
     return folder
 
 
