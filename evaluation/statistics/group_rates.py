@@ -87,11 +87,19 @@ def group_rates(
 def _average_over_people(
     values: np.ndarray, person: np.ndarray, template: np.ndarray
 ) -> tuple[float, float, np.ndarray]:
-    """Return the mean rate of people, its effective number of answers, and its linear terms at b templates, (b,)."""
+    """Return the mean rate of people, its effective number of answers, and its linear terms at b templates, (b,).
+
+    The effective number is as if all people had the same rate, or the smaller one by the variance of each person's
+    rate: whoever has few answers, and a rate near ½, makes the average less certain.
+    """
     _, n_answers, n_events = _counts(values, person, template)
     n = n_answers.sum(axis=1)
-    average = (n_events.sum(axis=1) / n).mean()
+    rate = n_events.sum(axis=1) / n
+    average = rate.mean()
     effective_n = len(n) ** 2 / (1 / n).sum()  # all answers, if everybody has equally many
+    variance = (rate * (1 - rate) / np.maximum(n - 1, 1)).sum() / len(n) ** 2
+    if variance > 0:
+        effective_n = min(effective_n, average * (1 - average) / variance)
     return float(average), float(effective_n), _linear_terms(n_answers, n_events).mean(axis=0)
 
 
@@ -181,11 +189,18 @@ def _to_highest(events: np.ndarray, n: np.ndarray, terms: np.ndarray, n_blocks: 
 def clopper_pearson(events: np.ndarray | float, n: np.ndarray | float, error: float) -> np.ndarray:
     """Return exact intervals of shares, (…, 2), that err with a probability of at most `error` each.
 
-    Source: Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution.
+    Source: Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution. Of an average over people,
+    `n` is the effective number of answers, and events, the average times `n`, may be less than one (Korn and Graubard
+    1998, as above): a fraction of an event then has nearly the interval of none.
 
     >>> clopper_pearson(np.array([0.0, 5.0]), np.array([10.0, 10.0]), 0.05).round(3).tolist()
     [[0.0, 0.308], [0.187, 0.813]]
     """
-    low = np.where(events > 0, scipy.stats.beta.ppf(error / 2, np.maximum(events, 1), n - events + 1), 0.0)
-    high = np.where(events < n, scipy.stats.beta.ppf(1 - error / 2, events + 1, np.maximum(n - events, 1)), 1.0)
+    is_some = events > 0
+    is_not_all = events < n
+    # The beta distribution has no parameter 0, in place of which anything does: the ends are then 0 and 1.
+    low = scipy.stats.beta.ppf(error / 2, np.where(is_some, events, 1.0), n - events + 1)
+    high = scipy.stats.beta.ppf(1 - error / 2, events + 1, np.where(is_not_all, n - events, 1.0))
+    low = np.where(is_some, low, 0.0)
+    high = np.where(is_not_all, high, 1.0)
     return np.stack([low, high], axis=-1)

@@ -65,8 +65,9 @@ def test_a_group_at_one_template_gets_the_exact_interval_of_its_own_answers():
     template = np.concatenate([np.zeros(20), np.arange(200) % 10])
     table = group_rates(values, np.repeat(["a", "b"], [20, 200]), template).set_index("group")
     ((low, high),) = clopper_pearson(np.array([10.0]), np.array([20.0]), 0.05 / 4)
-    # The average of 0.5 and 0.6 is 0.55, of 4 / (1/20 + 1/200) effective answers.
-    ((average_low, average_high),) = clopper_pearson(np.array([40.0]), np.array([800 / 11]), 0.05 / 4)
+    # The average of 0.5 and 0.6 is 0.55, with the variance (0.25 / 19 + 0.24 / 199) / 2² and so many effective answers.
+    effective_n = 0.55 * 0.45 * 4 / (0.25 / 19 + 0.24 / 199)
+    average_low, average_high = clopper_pearson(0.55 * effective_n, effective_n, 0.05 / 4)
     np.testing.assert_allclose(
         table.loc["a", ["difference_low", "difference_high"]].astype(float), [low - average_high, high - average_low]
     )
@@ -118,3 +119,30 @@ def test_clopper_pearson_is_exact():
     assert tail == pytest.approx(0.025)
     tail = sum(math.comb(20, k) * low**k * (1 - low) ** (20 - k) for k in range(3, 21))
     assert tail == pytest.approx(0.025)
+
+
+def test_a_fraction_of_an_event_has_an_interval_around_its_share():
+    """Half an event of one effective answer: Beta(1/2, 3/2) has the distribution 2/π (asin √q + √(q (1 − q))).
+
+    With fewer events, the lower end nears 0, as that of none: it is below the share.
+    """
+    low, high = clopper_pearson(0.5, 1.0, 0.05)
+    assert 2 / math.pi * (math.asin(math.sqrt(low)) + math.sqrt(low * (1 - low))) == pytest.approx(0.025)
+    assert high == pytest.approx(1 - low)
+    low, high = clopper_pearson(np.array([0.001, 9.999]), 10.0, 0.05).T
+    assert low[0] < 0.0001 < high[0] and low[1] < 0.9999 < high[1]
+    none = clopper_pearson(0.0, 10.0, 0.05)
+    np.testing.assert_allclose([low[0], high[0]], none, atol=1e-3)
+
+
+def test_the_average_is_as_uncertain_as_the_people_with_few_answers():
+    """a has 2 of 4, b 0 of 96: the average ¼ has the variance (½ · ½ / 3) / 2² = 1/48, that of ¼ · ¾ · 48 = 9 answers.
+
+    If both had the same rate, these would be 2² / (1/4 + 1/96) = 15.4 answers.
+    """
+    values = np.zeros(100)
+    values[:2] = 1.0
+    table = group_rates(values, np.repeat(["a", "b"], [4, 96]), np.arange(100) % 4).set_index("group")
+    (_, average_high) = clopper_pearson(2.25, 9.0, 0.05 / 4)
+    (low, _) = clopper_pearson(2.0, 4.0, 0.05 / 4)
+    assert table.loc["a", "difference_low"] == pytest.approx(low - average_high)
