@@ -3,11 +3,18 @@
 A new version of such a package may change these; pyproject.toml bounds the versions.
 """
 
+import copy
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, lru_cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
+
+from evenhand.evaluation.files import file_version
 
 if TYPE_CHECKING:
     from peft.tuners.lora import LoraLayer
@@ -72,6 +79,70 @@ def config_values(config: "PreTrainedConfig", name: str) -> list[Any]:
         value = getattr(layer, name, None)
         values += value if isinstance(value, list | tuple) else [value]
     return [value for value in values if value is not None]
+
+
+@contextmanager
+def gguf_read_once() -> Iterator[None]:
+    """Read the config in a GGUF file once, and build the map of the names of its weights once, inside the block.
+
+    transformers reads the whole vocabulary, which takes seconds, to know the config of a tokenizer, too, and builds the
+    same map for each module of the network (transformers 5.20 to 5.23, gguf 0.19).
+    """
+    import gguf
+    from transformers import modeling_gguf_pytorch_utils as reading
+
+    read = reading.load_gguf_checkpoint
+    name_map = gguf.get_tensor_name_map
+
+    def read_once(path: str, return_tensors: bool = False, **arguments: Any) -> dict[str, Any]:
+        if return_tensors:
+            return read(path, return_tensors=True, **arguments)
+        file = Path(path).resolve()
+        return {"config": copy.deepcopy(_gguf_config(read, file, file_version(file)))}
+
+    reading.load_gguf_checkpoint = read_once
+    gguf.get_tensor_name_map = cache(name_map)
+    try:
+        yield
+    finally:
+        reading.load_gguf_checkpoint = read
+        gguf.get_tensor_name_map = name_map
+
+
+@lru_cache(maxsize=4)
+def _gguf_config(read: Callable[[str], dict[str, Any]], file: Path, version: tuple[int, ...]) -> dict[str, Any]:
+    """Return the config in a GGUF file of this version (`file_version`), which `read` reads."""
+    return read(str(file))["config"]
+
+
+@contextmanager
+def packed_weights(model: "Module") -> Iterator[None]:
+    """Copy the weights of linear layers, inside the block, in the order in which oneDNN multiplies by them in bfloat16.
+
+    Otherwise it orders them at each call. The products are the same bits (torch 2.13). Nothing changes on other devices
+    than CPUs with AVX512-BF16, in other precisions, and where the copy would take more than half of the free memory.
+    """
+    import torch
+
+    def packs(layer: "Module") -> bool:
+        # oneDNN would round after it added a bias. A `forward` of the instance is a hook of accelerate.
+        if type(layer) is not torch.nn.Linear or layer.bias is not None or "forward" in vars(layer):
+            return False
+        return layer.weight.dtype == torch.bfloat16 and layer.weight.device.type == "cpu"
+
+    layers = [layer for layer in model.modules() if packs(layer)]
+    n_bytes = sum(layer.weight.nbytes for layer in layers)
+    if 2 * n_bytes > psutil.virtual_memory().available or not torch.cpu._is_avx512_bf16_supported():
+        layers = []
+    onednn = torch.ops.mkldnn
+    for layer in layers:
+        packed = onednn._reorder_linear_weight(layer.weight.detach())
+        layer.forward = partial(onednn._linear_pointwise, W=packed, B=None, attr="none", scalars=[], algorithm="")
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
 
 
 def lora_layers(network: "Module") -> Iterator["LoraLayer"]:

@@ -3,7 +3,6 @@
 Missing weights and an empty tokenizer, about which `from_pretrained` only warns, are InputErrors.
 """
 
-import copy
 import json
 import logging
 import os
@@ -11,7 +10,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -31,10 +29,9 @@ from transformers.models.auto import modeling_auto
 from transformers.utils.hub import cached_file
 from transformers.utils.logging import disable_progress_bar
 
-from evenhand.evaluation.compat import config_values, lora_layers
+from evenhand.evaluation.compat import config_values, gguf_read_once, lora_layers
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, require_extra
-from evenhand.evaluation.files import file_version
 from evenhand.evaluation.hub import gated_message, is_gated
 from evenhand.evaluation.models.activation import invocation_of
 from evenhand.evaluation.models.chat_templates import accept_texts, read_template
@@ -250,8 +247,7 @@ def load_config(model: CheckpointSettings) -> PreTrainedConfig:
     """Return a model's config; InputError if it cannot be read."""
     if is_gguf(model.name):
         require_extra("gguf", "gguf", field="model")
-        versions = tuple(map(file_version, gguf_files(model.name, model.revision)))
-        return copy.deepcopy(_gguf_config(model.name, model.revision, versions))
+        return _gguf_config(model)
     if not local_path(model.name).exists():
         download(model.name, CONFIG, model.revision)
     return _read_config(model)
@@ -264,15 +260,14 @@ def _read_config(model: CheckpointSettings) -> PreTrainedConfig:
     return config
 
 
-@lru_cache(maxsize=4)  # transformers reads the whole vocabulary with it, which takes seconds
-def _gguf_config(name: str, revision: str | None, versions: tuple[tuple[int, ...], ...]) -> PreTrainedConfig:
-    """Return the config of a GGUF model whose files have these versions (`file_version`)."""
-    config = _read_config(ModelSettings(name=name, revision=revision))
+def _gguf_config(model: CheckpointSettings) -> PreTrainedConfig:
+    """Return the config of a GGUF model, with the classes that `from_pretrained` would choose."""
+    config = _read_config(model)
     config.architectures = _architectures(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, config.model_type)
     if config.is_encoder_decoder:
         names = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
         config.architectures = _architectures(names, config.model_type)
-    config._name_or_path = name
+    config._name_or_path = model.name
     return config
 
 
@@ -303,7 +298,8 @@ def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterat
         require_extra("gguf", "gguf", field="model")
         paths = gguf_files(model.name, model.revision)
         path = paths[0] if len(paths) == 1 else join_parts(paths)
-        with TemporaryDirectory() as folder:  # transformers would combine the file with other files in its folder
+        # transformers would combine the file with other files in its folder
+        with gguf_read_once(), TemporaryDirectory() as folder:
             (Path(folder) / path.name).symlink_to(path.resolve())
             yield folder, {"gguf_file": path.name}
     except InputError:

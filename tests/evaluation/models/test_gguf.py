@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import gguf
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
@@ -12,8 +13,9 @@ from evenhand.evaluation.files import files_sha256, sha256_of
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.gguf_parts import join_parts
-from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.models.loading import load_dialogue_model, model_kind
 from evenhand.evaluation.models.revisions import gguf_files, model_revision
+from evenhand.evaluation.settings import ModelSettings
 from tests import tiny_checkpoints
 
 
@@ -126,3 +128,16 @@ def test_parts_are_joined_again_only_if_one_was_replaced(file):
     paths[1].write_bytes(content[:-4] + bytes(byte ^ 1 for byte in content[-4:]))  # another weight
     again = join_parts(paths)
     assert again != joined and again.read_bytes() != joined.read_bytes()
+
+
+def test_a_loaded_file_is_parsed_for_its_config_and_for_its_weights_only(file, monkeypatch):
+    """Not again for each tokenizer and each config, which takes seconds of a real vocabulary; a replaced file is."""
+    parsed = []
+    reader = gguf.GGUFReader
+    monkeypatch.setattr(gguf, "GGUFReader", lambda path: parsed.append(path) or reader(path))
+    settings = ModelSettings(name=str(file))
+    assert model_kind(settings) == model_kind(settings) == load_dialogue_model(settings).kind == "chat"
+    assert len(parsed) == 2
+    torch.manual_seed(0)
+    tiny_checkpoints.gguf(file.parent)
+    assert model_kind(settings) == "chat" and len(parsed) == 3
