@@ -124,13 +124,13 @@ def packed_weights(model: "Module") -> Iterator[None]:
     """
     import torch
 
-    def packs(layer: "Module") -> bool:
+    def packs(layer: torch.nn.Linear) -> bool:
         # oneDNN would round after it added a bias. A `forward` of the instance is a hook of accelerate.
         if type(layer) is not torch.nn.Linear or layer.bias is not None or "forward" in vars(layer):
             return False
         return layer.weight.dtype == torch.bfloat16 and layer.weight.device.type == "cpu"
 
-    layers = [layer for layer in model.modules() if packs(layer)]
+    layers = [layer for layer in model.modules() if isinstance(layer, torch.nn.Linear) and packs(layer)]
     n_bytes = sum(layer.weight.nbytes for layer in layers)
     if 2 * n_bytes > psutil.virtual_memory().available or not torch.cpu._is_avx512_bf16_supported():
         layers = []

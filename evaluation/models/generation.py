@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 from transformers import (
-    CacheLayerMixin,
     DynamicLayer,
     LogitsProcessor,
     LogitsProcessorList,
@@ -238,7 +237,7 @@ def _model_inputs(
         inputs["attention_mask"] = torch.cat([torch.ones_like(prefix), inputs["attention_mask"]], dim=1)
         cache = prefix_cache(model, contexts[0][:n_shared], len(contexts))
         n_more = padded["input_ids"].shape[1] + n_new
-        cache.layers = [RoomyLayer(layer, n_more) for layer in cache.layers]
+        cache.layers[:] = [RoomyLayer(layer, n_more) for layer in cache.layers]
         inputs[cache_argument(model)] = cache
     return inputs
 
@@ -342,7 +341,7 @@ class RowNoise:
 class RoomyLayer(DynamicLayer):
     """Keys and values of a layer with room for all tokens to come; a DynamicLayer copies them at each token."""
 
-    def __init__(self, layer: CacheLayerMixin, n_more: int) -> None:
+    def __init__(self, layer: Any, n_more: int) -> None:
         """Start with a layer's keys and values, (rows, heads, tokens, head size), and with room for `n_more` tokens."""
         super().__init__()
         self.lazy_initialization(layer.keys, layer.values)
@@ -353,7 +352,7 @@ class RoomyLayer(DynamicLayer):
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Append keys and values of new tokens, (rows, heads, new tokens, head size), and return all of them."""
-        start = self.keys.shape[2]
+        start = self.get_seq_length()
         stop = start + key_states.shape[2]
         for room, states in zip(self.room, (key_states, value_states), strict=True):
             room[:, :, start:stop] = states
