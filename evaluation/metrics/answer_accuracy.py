@@ -147,7 +147,7 @@ class AnswerAccuracy(Family):
         if not model.is_chat:
             raise InputError("answer_accuracy", f"{model.name} is no chat model; give one with a chat template.")
         asked = service_prompts(load_taxonomy(settings.dataset), settings.cues, questions["goal"].unique().tolist())
-        asked = select_prompts(asked, **settings.active_filters())
+        asked = select_prompts(asked, settings.active_filters())
         asked = sample_cells(asked, settings.answers_per_cell, config.seed, descriptors=settings.descriptors)
         numbered = questions.assign(number=questions.groupby("goal").cumcount() + 1)
         table = asked.merge(numbered, left_on=asked[columns.TEMPLATE].str.partition(": ")[2], right_on="goal")
