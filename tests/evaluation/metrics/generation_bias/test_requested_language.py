@@ -1,6 +1,7 @@
 """Styles of the answers in the language of the request: a classifier of one language misreads the others."""
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,12 +33,12 @@ def answers(spanish):
     return Answers(table, vectors, ["joy", "anger"])
 
 
-def run(spanish, *tables):
+def run(spanish, *tables, folder=Path("none")):
     """Return a run with the language of its answers, and with the given tables."""
     values = pd.DataFrame({"prompt_id": range(8), "other_language: other_language": np.zeros(8)})
     values.loc[spanish, "other_language: other_language"] = 1.0
     found = {"outcomes": values, **dict.fromkeys(tables)}
-    return SimpleNamespace(has=found.__contains__, table=found.__getitem__, scores=[])
+    return SimpleNamespace(has=found.__contains__, table=found.__getitem__, scores=[], folder=folder, only=None)
 
 
 def test_pairs_of_which_one_is_in_another_language_have_no_vector():
