@@ -100,7 +100,7 @@ def page(sweep: Sweep) -> Page:
     steps = []
     if len(sweep.points) == 1 and sweep.links:
         steps.append(Step(note("read_comparison"), link=sweep.links[0]))
-    if best["reduction_low"] <= 0 and sweep.base_folder:
+    if not best["reduction_low"] > 0 and sweep.base_folder:
         steps.append(Step(note("plan_more"), ["evenhand", "plan", Path(sweep.base_folder)]))
     elif sweep.tuning:
         steps.append(Step(note("export_tuned"), ["evenhand", "export", Path(sweep.tuning)]))
