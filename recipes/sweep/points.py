@@ -165,9 +165,9 @@ def change_columns(
     """
     in_language = style_group(changes, Kind.DIFFERENCE)
     row: dict[str, Any] = {"in_language": bool(in_language)}
-    row |= _interval_columns("base", find_headline(before, Kind.LEVEL, **in_language))
+    row |= _interval_columns("base", find_headline(before, Kind.LEVEL, in_language))
     for name, group in REDUCTION_GROUPS.items():
-        row |= _interval_columns(name, find_headline(changes, Kind.REDUCTION, **(group or in_language)))
+        row |= _interval_columns(name, find_headline(changes, Kind.REDUCTION, group or in_language))
     # Relative to the base's perplexity, whose standard error is a few percent of the difference's and is ignored.
     difference = find_score(changes, "perplexity", kind=Kind.DIFFERENCE)
     row |= _interval_columns("perplexity_change", difference, divisor=_value(before, "perplexity"))

@@ -210,7 +210,7 @@ def overall_changes(old: Answers, new: Answers, group: Mapping[str, str]) -> lis
 
 def _second_classifier(run: FamilyRun) -> Any:
     """Return what a run's signature says of its second style classifier."""
-    return find_headline(run.scores, **BY_SECOND).signature.get(STYLE_CLASSIFIER)
+    return find_headline(run.scores, group=BY_SECOND).signature.get(STYLE_CLASSIFIER)
 
 
 def cue_shares(responses: Answers) -> list[BiasScore]:

@@ -56,7 +56,11 @@ from evenhand.evaluation.metrics.generation_bias.headline import moved_share
 from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS, Context
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
-from evenhand.evaluation.metrics.generation_bias.requested_language import in_another_language, without_vectors
+from evenhand.evaluation.metrics.generation_bias.requested_language import (
+    in_another_language,
+    styles_without,
+    without_vectors,
+)
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.models.classifier_kinds import kind_of, load_style_classifier
@@ -195,8 +199,10 @@ def _interval_at_look(
     table = pd.concat([prompts, answers.drop(columns=columns.PROMPT_ID)], axis=1)
     responses = sorted_by_prompt(Answers(table, vectors.to_numpy(), vectors.columns.tolist(), level=level))
     baseline = None
+    against = config.settings.against
+    only = frozenset(table[columns.PROMPT_ID])
     if question.max_rise is not None:
-        baseline = read_answers(config.settings.against, only=frozenset(table[columns.PROMPT_ID]), level=level)
+        baseline = read_answers(against, only=only, level=level)
     is_other = np.zeros(len(responses), dtype=bool)
     if LANGUAGE in config.settings.outcomes:
         for side in [responses] if baseline is None else [responses, baseline]:
@@ -204,7 +210,7 @@ def _interval_at_look(
             is_other |= in_another_language(values)
     found = [_interval_of(config, question, responses, baseline)]
     if is_other.any():
-        of_baseline = None if baseline is None else without_vectors(baseline, is_other)
+        of_baseline = None if baseline is None else styles_without(baseline, is_other, against, only=only)
         found.append(_interval_of(config, question, without_vectors(responses, is_other), of_baseline))
     known = [interval for interval in found if interval is not None]
     if len(known) < len(found):

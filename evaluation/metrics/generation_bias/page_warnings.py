@@ -21,11 +21,12 @@ from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONS
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
 from evenhand.evaluation.metrics.generation_bias.compared_runs import COMMON_PROMPTS, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stops, run_stops
+from evenhand.evaluation.metrics.generation_bias.engine.quality import PERPLEXITY
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.engine.values import stored_names, stored_values
 from evenhand.evaluation.metrics.generation_bias.headline import unclear_reason
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import names_of_groups
-from evenhand.evaluation.metrics.generation_bias.parts.quality import PERPLEXITY, REPEATED
+from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED
 from evenhand.evaluation.metrics.generation_bias.requested_language import style_headline
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.classifiers import FAINT

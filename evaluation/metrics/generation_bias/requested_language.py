@@ -124,9 +124,9 @@ def without_vectors(responses: Answers, mask: np.ndarray) -> Answers:
 
 def style_group(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL) -> dict[str, str]:
     """Return the group of the scores of styles that a page shows first: IN_REQUESTED if there are some, else {}."""
-    return {} if find_headline(scores, kind, **IN_REQUESTED) is None else IN_REQUESTED
+    return {} if find_headline(scores, kind, IN_REQUESTED) is None else IN_REQUESTED
 
 
 def style_headline(scores: Iterable[BiasScore]) -> BiasScore | None:
     """Return the overall pooled FGB* of the answers whose styles a page shows first; None if there is none."""
-    return find_headline(scores, Kind.LEVEL, **style_group(scores))
+    return find_headline(scores, Kind.LEVEL, style_group(scores))

@@ -82,8 +82,8 @@ def test_levels_and_change_are_of_the_same_answers():
         in_language=compared_in_language(*runs, old, new),
     )
     scores = Cuts().compare(comparison)
-    before, after = (find_headline(common_levels(scores, side), **IN_REQUESTED) for side in ("before", "after"))
-    change = find_headline(scores, Kind.DIFFERENCE, **IN_REQUESTED)
+    before, after = (find_headline(common_levels(scores, side), group=IN_REQUESTED) for side in ("before", "after"))
+    change = find_headline(scores, Kind.DIFFERENCE, IN_REQUESTED)
     assert before.n == after.n == change.n
     assert style_group(scores, Kind.DIFFERENCE) == IN_REQUESTED and style_group([before]) == IN_REQUESTED
     for score in (before, after, change):
@@ -105,8 +105,8 @@ def test_people_who_were_never_tuned_on_are_compared_on_the_same_answers():
         fields = {"corpus": ComparisonSettings().corpus, "phrases": None, "base": None, "without_base": ""}
         comparison = Comparison(None, *runs, *sides, {}, signature={}, in_language=in_language, **fields)
         scores = Cuts().compare(comparison)
-        found.append(find_headline(scores, Kind.DIFFERENCE, **NOT_TUNED).value)
-        levels = [find_headline(common_levels(scores, side), **NOT_TUNED) for side in ("before", "after")]
+        found.append(find_headline(scores, Kind.DIFFERENCE, NOT_TUNED).value)
+        levels = [find_headline(common_levels(scores, side), Kind.LEVEL, NOT_TUNED) for side in ("before", "after")]
     assert abs(found[0]) > 0.01 and found[1] == pytest.approx(0.0)
     assert [level.value for level in levels] == pytest.approx([0.0, 0.0])  # in place of those of all answers
 
