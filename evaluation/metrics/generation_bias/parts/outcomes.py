@@ -392,16 +392,18 @@ class OutcomesPart(Part):
         if not run.outcomes:
             return []
         run.store.write(VALUES, values_table(run.responses.table[columns.PROMPT_ID], run.outcomes))
-        scores = []
-        for name, values in run.outcomes.items():
-            p_value = tests.p_value(LANGUAGE if name == OTHER_LANGUAGE and LANGUAGE in run.outcomes else name)
-            scores += level_scores(run.responses, join_rare(values), p_value)
         tables = []
         for name, test_set in tests.test_sets.items():
             if isinstance(test_set, MeasureTests):
                 tables.append(measure_table(tests.people, test_set, tests.found[name]))
         table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=MEASURE_COLUMNS)
         run.store.write(OUTCOME_EFFECTS, table)
+        scores = []
+        for name, values in run.outcomes.items():
+            p_value = tests.p_value(name)
+            if name not in tests.found and tests.has_permutations:  # tested with another outcome, the language
+                p_value = float(table.loc[table["outcome"] == name, "p_joint"].min()) if len(table) else None
+            scores += level_scores(run.responses, join_rare(values), p_value)
         if tests.has_permutations:
             for name, of_outcome in table.groupby("outcome"):
                 scores.append(difference_bound(of_outcome, outcome=str(name)))
