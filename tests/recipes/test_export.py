@@ -189,7 +189,7 @@ def test_the_exported_model_stops_and_answers_as_it_was_measured(checkpoint, arg
     tokenizer = AutoTokenizer.from_pretrained(folder)
     contexts = render_contexts(model, [f"I'm {number}." for number in range(8)], [""] * 8)
     measured = {}
-    for batch in generate_responses(model, contexts, [0] * 8, decoding_arguments(**arguments)):
+    for batch in generate_responses(model, contexts, [0] * 8, decoding_arguments("sample", arguments)):
         measured.update(batch)
     for row, ids in enumerate(encode_contexts(model, contexts)):
         output = plain.eval().generate(input_ids=torch.tensor([ids]), tokenizer=tokenizer)[0].tolist()

@@ -85,7 +85,7 @@ def repeats_left_out(run: FamilyRun) -> list[Finding]:
 def run_cautions(run: FamilyRun) -> list[Finding]:
     """Return what a reader of the report on one measuring run must know."""
     found = run_stops(run.folder)
-    style = find_headline(run.scores, Kind.LEVEL, **style_group(run.scores))
+    style = find_headline(run.scores, Kind.LEVEL, style_group(run.scores))
     unclear = unclear_reason(style) if style else None
     if unclear:
         found.append(Finding("verdict_unclear", {"reason": unclear}))
