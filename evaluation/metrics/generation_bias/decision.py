@@ -103,7 +103,7 @@ def decision(
         max_cost: the largest cost, in %, that is called small.
         has_serious_fall: whether somebody's difference in something serious is shown to have fallen.
     """
-    against = [Finding("serious_rise", {"person": found}) for found in serious_rises]
+    against = [Finding("serious_rise", found.values) for found in serious_rises]
     still_open = []
     if direction == ROSE:
         against.append(Finding("difference_rose"))

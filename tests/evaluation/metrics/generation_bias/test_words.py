@@ -63,6 +63,7 @@ MADE_BY_PAGES = {
     "average",
     "became_briefly",
     "beside_average",
+    "comparison_advice",
     "cost_in_words",
     "cost_unknown",
     "measured",
