@@ -10,7 +10,7 @@ refused more often. A name is wrong if the person is refused as often as all oth
 import numpy as np
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.statistics.betting import BETS, HIGHER, Blocks, evidence, log_factors, rejected
+from evenhand.evaluation.statistics.betting import HIGHER, StreamTest
 
 PEOPLE = 20
 BASE = 0.06
@@ -27,24 +27,12 @@ def named_at(n: int, differing: int, gap: float, rng: np.random.Generator) -> di
     people = rng.integers(PEOPLE, size=n)
     chance = np.clip(share[strata] + gap * (people < differing), 0, 1)
     values = (rng.random(n) < chance).astype(float)
-    order: dict[str, int] = {}
-    log_wealth = np.zeros((PEOPLE, 1, 2, len(BETS)))
-    is_named = np.zeros((PEOPLE, 1), dtype=bool)
-    blocks = Blocks()
+    test = StreamTest(1, margin=MARGIN, error=ERROR)
     named: dict[tuple[int, int], int] = {}
     for answer in range(n):
-        person = str(people[answer])
-        order.setdefault(person, len(order))
-        complete = blocks.add(str(strata[answer]), person, [values[answer]])
-        if complete is None:
-            continue
-        rows = [order[name] for name in complete[0]]
-        log_wealth[rows] += log_factors(complete[1], is_named[rows], MARGIN)
-        found = rejected(evidence(log_wealth[: len(order)]), ERROR)
-        for row, _, direction in zip(*np.nonzero(found), strict=True):
-            original = int(list(order)[row])
-            is_named[row] = True
-            named.setdefault((original, int(direction)), answer + 1)
+        found = test.add(str(strata[answer]), str(people[answer]), values[[answer]])
+        for person, _, direction in found:
+            named[int(person), direction] = answer + 1
     return named
 
 

@@ -329,7 +329,7 @@ for _tag, _pattern, _first in _PLAIN_VALUES:
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of the content of a file, which this process reads once."""
-    return _sha256(path, _version(path))
+    return _sha256(path, file_version(path))
 
 
 def files_sha256(files: Mapping[str, Path]) -> str:
@@ -342,7 +342,12 @@ def files_sha256(files: Mapping[str, Path]) -> str:
     return json_sha256(listed)
 
 
-def _version(path: Path) -> tuple[int, ...]:
+def file_version(path: Path) -> tuple[int, ...]:
+    """Return numbers that change when a file is changed or replaced, for caches of what was read from it.
+
+    Raises:
+        OSError: there is no such file.
+    """
     status = path.stat()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import atomic_write
+from evenhand.evaluation.files import atomic_write, file_version
 
 ROWS_PER_CHUNK = 1 << 13  # rows that are written at a time
 SMALL_FILE = 1 << 18  # bytes; a report reads the same tables many times, and small ones are decoded once
@@ -43,9 +43,8 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
         InputError: the file is absent, not Parquet, or damaged.
     """
     with _readable(path):
-        state = path.stat()
-        if state.st_size <= SMALL_FILE:
-            table = _decode_once(path.absolute(), state.st_ino, state.st_size, state.st_mtime_ns)
+        if path.stat().st_size <= SMALL_FILE:
+            table = _decode_once(path, file_version(path))
             names = table.columns if columns is None else [name for name in table.columns if name in columns]
             return table[names].copy()
         names = None if columns is None else [name for name in pq.read_schema(path).names if name in columns]
@@ -57,7 +56,7 @@ def _decode(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
 
 
 @lru_cache(maxsize=64)
-def _decode_once(path: Path, inode: int, size: int, modified: int) -> pd.DataFrame:
+def _decode_once(path: Path, version: tuple[int, ...]) -> pd.DataFrame:
     """Return the table in a file, which is read again only if it was changed or replaced."""
     return _decode(path)
 

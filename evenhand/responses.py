@@ -88,7 +88,7 @@ class MeasuredResponses:
         """Return a table of the scores in three forms, and a sentence on the numbers of responses and effects."""
         found = (find_score(self.scores, FGB, form) for form in FORMS)
         rows = [(format_of(score).label, score_text(score)) for score in found if score]
-        in_language = find_headline(self.scores, Kind.LEVEL, **IN_REQUESTED)
+        in_language = find_headline(self.scores, Kind.LEVEL, IN_REQUESTED)
         if in_language:
             label = f"{format_of(in_language).label}, answers in the request's language"
             rows.insert(0, (label, score_text(in_language)))
@@ -205,7 +205,7 @@ def _read_result(settings: MeasureSettings) -> MeasuredResponses:
     folder = settings.output_dir
     run = FamilyRun(folder, family_config(settings, GENERATION_BIAS))
     effects = read_effects(run, EFFECTS)
-    verdict = bias_verdict(find_headline(run.scores, Kind.LEVEL, **style_group(run.scores)))
+    verdict = bias_verdict(find_headline(run.scores, Kind.LEVEL, style_group(run.scores)))
     return MeasuredResponses(
         scores=run.scores,
         effects=effects,

@@ -208,7 +208,7 @@ def shown_over_all(scores: list[BiasScore]) -> list[dict[str, Any]]:
     As on the run's page, style is of the answers in the requests' language, if others are in another one.
     """
     found = []
-    headline = find_headline(scores, Kind.LEVEL, **style_group(scores))
+    headline = find_headline(scores, Kind.LEVEL, style_group(scores))
     if headline is not None and bias_verdict(headline) == SHOWN:
         found.append({"outcome": columns.STYLE, "p": headline.p_value})
     for score in scores:

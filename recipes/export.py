@@ -184,7 +184,7 @@ def check_measured_as_exported(tuning: Path, after: MeasureSettings, base: Model
 def shown_change(changes: Sequence[BiasScore]) -> str:
     """Return whether a comparison shows a rise or a fall of the difference in style, as its page tells it."""
     group = style_group(changes, Kind.DIFFERENCE)
-    return change_direction(find_headline(changes, Kind.DIFFERENCE, **group))
+    return change_direction(find_headline(changes, Kind.DIFFERENCE, group))
 
 
 def measures_tuned_model(tuning: Path, after: MeasureSettings) -> bool:
@@ -335,7 +335,7 @@ def _generation_config(tuned: DialogueModel, measured: MeasureSettings) -> dict[
 
     The base's own decoding is left out, because Evenhand generates without it.
     """
-    chosen = decoding_arguments(measured.decoding.preset, **measured.decoding.arguments)
+    chosen = decoding_arguments(measured.decoding.preset, measured.decoding.arguments)
     if chosen.get("no_repeat_ngram_size") and tuned.kind != "encoder_decoder":
         log.warning("export: of no_repeat_ngram_size, transformers also counts the prompt, which Evenhand does not")
     tokens = tuned.model.generation_config.to_diff_dict()
@@ -373,7 +373,7 @@ def comparison_section(
             interval = None if math.isnan(bounds[0]) else bounds
             costs[f"{prefix}{metric.label}, {metric.unit}"] = _text(metric, row[metric.name], interval)
     group = style_group(changes, Kind.DIFFERENCE)
-    in_language = find_headline(changes, Kind.REDUCTION, **group) if group else None
+    in_language = find_headline(changes, Kind.REDUCTION, group) if group else None
     return document(
         RESULTS,
         in_language="" if in_language is None else _removed_text(in_language),

@@ -260,6 +260,6 @@ def _check_tuning(point: Point) -> None:
     training = with_defaults(base, method, point.tune.training)
     check_tuning(base, method, training)
     decoding = point.after.decoding
-    method.check_decoding(decoding_arguments(decoding.preset, **decoding.arguments))
+    method.check_decoding(decoding_arguments(decoding.preset, decoding.arguments))
     if point.after.model.adapter_strength is not None:
         check_strength(LoraConfig(**training.peft), "an adapter with tune.training.peft")

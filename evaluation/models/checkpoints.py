@@ -34,6 +34,7 @@ from transformers.utils.logging import disable_progress_bar
 from evenhand.evaluation.compat import config_values, lora_layers
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, require_extra
+from evenhand.evaluation.files import file_version
 from evenhand.evaluation.hub import gated_message, is_gated
 from evenhand.evaluation.models.activation import invocation_of
 from evenhand.evaluation.models.chat_templates import accept_texts, read_template
@@ -249,8 +250,8 @@ def load_config(model: CheckpointSettings) -> PreTrainedConfig:
     """Return a model's config; InputError if it cannot be read."""
     if is_gguf(model.name):
         require_extra("gguf", "gguf", field="model")
-        changed = tuple(path.stat().st_mtime_ns for path in gguf_files(model.name, model.revision))
-        return copy.deepcopy(_gguf_config(model.name, model.revision, changed))
+        versions = tuple(map(file_version, gguf_files(model.name, model.revision)))
+        return copy.deepcopy(_gguf_config(model.name, model.revision, versions))
     if not local_path(model.name).exists():
         download(model.name, CONFIG, model.revision)
     return _read_config(model)
@@ -264,8 +265,8 @@ def _read_config(model: CheckpointSettings) -> PreTrainedConfig:
 
 
 @lru_cache(maxsize=4)  # transformers reads the whole vocabulary with it, which takes seconds
-def _gguf_config(name: str, revision: str | None, changed: tuple[int, ...]) -> PreTrainedConfig:
-    """Return the config of a GGUF model whose files were changed at these times, in nanoseconds."""
+def _gguf_config(name: str, revision: str | None, versions: tuple[tuple[int, ...], ...]) -> PreTrainedConfig:
+    """Return the config of a GGUF model whose files have these versions (`file_version`)."""
     config = _read_config(ModelSettings(name=name, revision=revision))
     config.architectures = _architectures(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, config.model_type)
     if config.is_encoder_decoder:
@@ -301,7 +302,7 @@ def _location(model: CheckpointSettings, failure: str, hint: str = "") -> Iterat
             return
         require_extra("gguf", "gguf", field="model")
         paths = gguf_files(model.name, model.revision)
-        path = paths[0] if len(paths) == 1 else join_parts(tuple(paths))
+        path = paths[0] if len(paths) == 1 else join_parts(paths)
         with TemporaryDirectory() as folder:  # transformers would combine the file with other files in its folder
             (Path(folder) / path.name).symlink_to(path.resolve())
             yield folder, {"gguf_file": path.name}

@@ -8,6 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import mkdtemp
 
+from evenhand.evaluation.files import file_version
+
 PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.gguf)", re.IGNORECASE)
 SPLIT = "split."  # starts the names of the fields that say how a model is split
 
@@ -25,12 +27,16 @@ def part_names(name: str) -> list[str]:
     return [f"{found['stem']}-{number:05d}-of-{count:05d}{found['suffix']}" for number in range(1, count + 1)]
 
 
-@lru_cache(maxsize=4)
 def join_parts(paths: Sequence[Path]) -> Path:
     """Return a temporary file with the fields of the first part and the tensors of all, for the life of the process.
 
-    Transformers reads a model in one file only. `paths` is a tuple.
+    Transformers reads a model in one file only.
     """
+    return _join(tuple(paths), tuple(map(file_version, paths)))
+
+
+@lru_cache(maxsize=4)
+def _join(paths: tuple[Path, ...], versions: tuple[tuple[int, ...], ...]) -> Path:
     from gguf import GGUFReader, GGUFValueType, GGUFWriter, Keys
 
     folder = Path(mkdtemp(prefix="evenhand_gguf_"))

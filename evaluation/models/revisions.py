@@ -232,28 +232,6 @@ def local_folder(name: str) -> Path | None:
     raise InputError("model", f"{name} contains no *.safetensors; give the folder of a saved model{example}.")
 
 
-@lru_cache(maxsize=64)
-def hub_adapter(name: str, revision: str | None = None) -> Path | None:
-    """Return the folder, in the hub's cache, of an adapter on the hub, which is downloaded; None for another model."""
-    if looks_like_path(name) or is_gguf(name) or local_path(name).exists():
-        return None
-    try:
-        config = Path(hub().hf_hub_download(name, ADAPTER_CONFIG, revision=revision))
-    except (OSError, ValueError) as error:  # the hub's errors are subclasses
-        if is_gated(error):
-            raise InputError("model", gated_message(name)) from None
-        return None  # it has no such file, or the hub cannot be reached: the model's own config says which
-    if config.name != ADAPTER_CONFIG or not config.exists():
-        return None
-    try:
-        files = hub().snapshot_download(
-            name, revision=revision, allow_patterns=["adapter_model*.safetensors", *SETTINGS_FILES]
-        )
-    except (OSError, ValueError) as error:
-        raise InputError("model", f"the adapter {name!r} of the hub cannot be read ({first_line(error)}).") from None
-    return local_folder(files)
-
-
 def adapter_folder(name: str, revision: str | None = None, base: str | None = None) -> Path | None:
     """Return the folder of an adapter in a local folder or on the hub; None for any other model.
 
@@ -262,9 +240,34 @@ def adapter_folder(name: str, revision: str | None = None, base: str | None = No
     if is_gguf(name):
         return None
     folder = local_folder(name)
-    if folder is None:
-        return hub_adapter(name, None if base is not None else revision)
-    return folder if is_adapter(folder) else None
+    if folder is not None:
+        return folder if is_adapter(folder) else None
+    try:
+        return _hub_adapter(name, None if base is not None else revision)
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # the hub's errors are subclasses
+        if is_gated(error):
+            raise InputError("model", gated_message(name)) from None
+        return None  # the hub cannot be reached: the model's own config says so
+
+
+@lru_cache(maxsize=64)  # one answer for all stages of a loop; an error, such as of a connection, is none
+def _hub_adapter(name: str, revision: str | None) -> Path | None:
+    """Return the folder, in the hub's cache, of an adapter on the hub, which is downloaded; None for another model."""
+    from huggingface_hub.errors import RemoteEntryNotFoundError  # slow to import
+
+    try:
+        hub().hf_hub_download(name, ADAPTER_CONFIG, revision=revision)
+    except RemoteEntryNotFoundError:
+        return None
+    try:
+        files = hub().snapshot_download(
+            name, revision=revision, allow_patterns=["adapter_model*.safetensors", *SETTINGS_FILES]
+        )
+    except (OSError, ValueError) as error:
+        raise InputError("model", f"the adapter {name!r} of the hub cannot be read ({first_line(error)}).") from None
+    return local_folder(files)
 
 
 def is_adapter(folder: Path) -> bool:

@@ -108,3 +108,47 @@ class Blocks:
             block = self.open[stratum] = {}
         block[person] = list(values)
         return complete
+
+
+class StreamTest:
+    """The test of a stream of answers, which goes on for ever.
+
+    Attributes:
+        positions: the position of each person, in the order in which they were first seen.
+        log_wealth: logarithms of the wealth of each bet, (k, o, 2, b), by person, outcome, direction and bet.
+        is_named: whether a person was named for an outcome and a direction, (k, o, 2).
+        blocks: the open blocks.
+        n_blocks: the number of complete blocks.
+    """
+
+    def __init__(self, n_outcomes: int, *, margin: float, error: float) -> None:
+        """Start a test; `margin` is as in `log_factors`, and `error` as in `rejected`."""
+        self.margin = margin
+        self.error = error
+        self.positions: dict[str, int] = {}
+        self.log_wealth = np.zeros((0, n_outcomes, 2, len(BETS)))
+        self.is_named = np.zeros((0, n_outcomes, 2), dtype=bool)
+        self.blocks = Blocks()
+        self.n_blocks = 0
+
+    def add(self, stratum: str, person: str, values: np.ndarray) -> list[tuple[str, int, int]]:
+        """Add an answer; return whom it names for the first time: person, outcome and direction.
+
+        `values` are those of the outcomes, (o,), in [0, 1]; NaN: the answer has no value.
+        """
+        if person not in self.positions:
+            self.positions[person] = len(self.positions)
+            self.log_wealth = np.concatenate([self.log_wealth, np.zeros((1, *self.log_wealth.shape[1:]))])
+            self.is_named = np.concatenate([self.is_named, np.zeros((1, *self.is_named.shape[1:]), dtype=bool)])
+        complete = self.blocks.add(stratum, person, [None if np.isnan(value) else float(value) for value in values])
+        if complete is None:
+            return []
+        self.n_blocks += 1
+        people, of_people = complete
+        rows = [self.positions[name] for name in people]
+        was_named = np.asarray(self.is_named[rows].any(axis=-1))
+        self.log_wealth[rows] += log_factors(of_people, was_named, self.margin)
+        is_new = rejected(evidence(self.log_wealth), self.error) & ~self.is_named
+        self.is_named |= is_new
+        names = list(self.positions)
+        return [(names[row], outcome, direction) for row, outcome, direction in np.argwhere(is_new).tolist()]

@@ -3,12 +3,13 @@
 Changes take one number per prompt for each run, in the same order. Differences between prompts cancel, so the interval
 is narrower than for runs over different prompts.
 
-All functions take the `group`, the `n_left_out` and the `n_of` of the score that they return (`BiasScore`); the caller
-adds the signature.
+Functions take the `group`, the `n_left_out` and the `n_of` of the score that they return (`BiasScore`); the caller adds
+the signature.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -154,6 +155,17 @@ def mean_change(
         kind=Kind.DIFFERENCE,
         n_of=n_of,
     )
+
+
+def exponential(score: BiasScore, bounds: Interval, less: float = 0.0) -> BiasScore:
+    """Return the score with e to the power of its value, less a number, within the bounds; also of its interval."""
+
+    def convert(value: float) -> float:
+        return max(bounds[0], math.exp(min(value, 700.0)) - less)  # e^700 is near the largest float
+
+    interval = score.interval and (convert(score.interval[0]), convert(score.interval[1]))
+    value = score.value if math.isnan(score.value) else convert(score.value)
+    return replace(score, value=value, interval=interval, bounds=bounds)
 
 
 def rank_correlation(

@@ -160,7 +160,7 @@ def change_columns(
     """Return the columns of bias, reduction and costs from the scores of two runs and of their comparison."""
     row: dict[str, Any] = _interval_columns("base", find_headline(before))
     for name, group in REDUCTION_GROUPS.items():
-        row |= _interval_columns(name, find_headline(changes, Kind.REDUCTION, **group))
+        row |= _interval_columns(name, find_headline(changes, Kind.REDUCTION, group))
     # Relative to the base's perplexity, whose standard error is a few percent of the difference's and is ignored.
     difference = find_score(changes, "perplexity", kind=Kind.DIFFERENCE)
     row |= _interval_columns("perplexity_change", difference, divisor=_value(before, "perplexity"))

@@ -31,7 +31,7 @@ from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.models.revisions import adapter_base, hub_adapter
+from evenhand.evaluation.models.revisions import adapter_base
 from evenhand.evaluation.score import levels_of_run, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.invocation import added_tokens
@@ -189,7 +189,7 @@ def test_the_exported_model_stops_and_answers_as_it_was_measured(checkpoint, arg
     tokenizer = AutoTokenizer.from_pretrained(folder)
     contexts = render_contexts(model, [f"I'm {number}." for number in range(8)], [""] * 8)
     measured = {}
-    for batch in generate_responses(model, contexts, [0] * 8, decoding_arguments(**arguments)):
+    for batch in generate_responses(model, contexts, [0] * 8, decoding_arguments("sample", arguments)):
         measured.update(batch)
     for row, ids in enumerate(encode_contexts(model, contexts)):
         output = plain.eval().generate(input_ids=torch.tensor([ids]), tokenizer=tokenizer)[0].tolist()
@@ -227,7 +227,7 @@ def test_an_adapter_on_an_adapter_of_the_hub_is_exported_merged_only(tmp_path, m
     shutil.copytree(tuned / "adapter", snapshot)
     for file, field in (("adapter_config.json", "base_model_name_or_path"), ("evenhand.json", "base")):
         path = tuned / "adapter" / file
-        path.write_text(json.dumps({**json.loads(path.read_text()), field: "some-org/some-adapter"}))
+        path.write_text(json.dumps({**json.loads(path.read_text()), field: "some-org/tuned-adapter"}))
 
     def download(name, file, revision=None):
         if not (snapshot / file).exists():
@@ -236,17 +236,13 @@ def test_an_adapter_on_an_adapter_of_the_hub_is_exported_merged_only(tmp_path, m
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: str(snapshot))
-    hub_adapter.cache_clear()
-    try:
-        with pytest.raises(InputError, match="^merge: .*its base: some-org/some-adapter.*--merge true"):
-            export(ExportSettings(tuning=tuned, merge=False, output_dir=tmp_path / "alone"))
-        export(ExportSettings(tuning=tuned, output_dir=tmp_path / "exported"))
-        expected = load_dialogue_model(str(tuned / "adapter"))
-    finally:
-        hub_adapter.cache_clear()
+    with pytest.raises(InputError, match="^merge: .*its base: some-org/tuned-adapter.*--merge true"):
+        export(ExportSettings(tuning=tuned, merge=False, output_dir=tmp_path / "alone"))
+    export(ExportSettings(tuning=tuned, output_dir=tmp_path / "exported"))
+    expected = load_dialogue_model(str(tuned / "adapter"))
     folder = tmp_path / "exported" / "model"
     torch.testing.assert_close(load_dialogue_model(str(folder)).model.state_dict(), expected.model.state_dict())
-    assert "some-org/some-adapter" not in (folder / "README.md").read_text()  # the base is that of both adapters
+    assert "some-org/tuned-adapter" not in (folder / "README.md").read_text()  # the base is that of both adapters
 
 
 def test_an_activated_adapter_is_exported_alone_and_acts_after_the_tag_of_its_template(tmp_path, monkeypatch):

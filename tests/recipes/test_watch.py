@@ -8,7 +8,8 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.recipes.settings import WatchSettings
-from evenhand.recipes.watch import DAYS, STATE, watch
+from evenhand.recipes.watch import watch
+from evenhand.recipes.watch_state import DAYS, STATE
 
 NO, YES = "Sorry, but I can't help with that.", "Sure, here it is."
 

@@ -49,7 +49,7 @@ from evenhand.evaluation.data.readers.response_logs import (
 from evenhand.evaluation.data.readers.table_files import arrow_columns, columns_of, nan_as_none
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.files import atomic_write, json_sha256, sha256_of, write_text
+from evenhand.evaluation.files import atomic_write, file_version, json_sha256, sha256_of, write_text
 from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
 from evenhand.evaluation.tables import table_rows
 
@@ -111,9 +111,7 @@ class ResponseFile:
         """The columns of the file."""
         if self.frame is not None:
             return self.frame
-        status = self.path.stat() if self.path.exists() else None
-        version = None if status is None else (status.st_mtime_ns, status.st_size)
-        return _read(self, version)
+        return _read(self, file_version(self.path) if self.path.exists() else None)
 
     @property
     def sha256(self) -> str:
@@ -131,7 +129,7 @@ class ResponseFile:
 
 
 @lru_cache(maxsize=1)
-def _read(file: ResponseFile, version: tuple[int, int] | None) -> dict[str, list]:
+def _read(file: ResponseFile, version: tuple[int, ...] | None) -> dict[str, list]:
     return read_responses(file)
 
 

@@ -20,6 +20,7 @@ from evenhand.evaluation.metrics.generation_bias.compared_runs import (
 )
 from evenhand.evaluation.metrics.generation_bias.early_stop import level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.costs import RELEVANCE
+from evenhand.evaluation.metrics.generation_bias.engine.quality import CAPABILITY, PERPLEXITY
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ComparedSide,
@@ -27,7 +28,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     record_base_failure,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.quality import CAPABILITY, PERPLEXITY
 from evenhand.evaluation.metrics.generation_bias.requested_language import compared_in_language
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.runs.store import Store

@@ -197,7 +197,7 @@ def _requested_changes(old: Answers, new: Answers) -> list[BiasScore]:
 
 def _second_classifier(run: FamilyRun) -> Any:
     """Return what a run's signature says of its second style classifier."""
-    return find_headline(run.scores, **BY_SECOND).signature.get(STYLE_CLASSIFIER)
+    return find_headline(run.scores, group=BY_SECOND).signature.get(STYLE_CLASSIFIER)
 
 
 def cue_shares(responses: Answers) -> list[BiasScore]:

@@ -104,7 +104,7 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
     """Return what was found in one measuring run, and the rows of the effects that the facts name."""
     scores = run.scores
     group = style_group(scores)
-    style_score = find_headline(scores, Kind.LEVEL, **group)
+    style_score = find_headline(scores, Kind.LEVEL, group)
     assert style_score  # every run has one
     style_verdict = bias_verdict(style_score)
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
@@ -120,7 +120,7 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
         differs_otherwise=bool(verdict.values["outcomes"]) or any(found.values["of_others"] for found in attributes),
         is_log=is_log(run),
     )
-    bound = difference_limit(scores, **group)
+    bound = difference_limit(scores, group)
     limits = [] if bound is None else [Finding("limit_of_style", {"bound": bound})]
     facts = Facts(
         headline=headline_of(scores),
@@ -213,10 +213,10 @@ def _change_findings(
     limits = _limits(changes)
     group = style_group(changes.scores, Kind.DIFFERENCE)
     style = StyleScores(
-        before=find_headline(comparable_levels(before.scores, changes.scores, "before"), Kind.LEVEL, **group),
-        after=find_headline(comparable_levels(after.scores, changes.scores, "after"), Kind.LEVEL, **group),
-        difference=find_headline(changes.scores, Kind.DIFFERENCE, **group),
-        reduction=find_headline(changes.scores, Kind.REDUCTION, **group),
+        before=find_headline(comparable_levels(before.scores, changes.scores, "before"), Kind.LEVEL, group),
+        after=find_headline(comparable_levels(after.scores, changes.scores, "after"), Kind.LEVEL, group),
+        difference=find_headline(changes.scores, Kind.DIFFERENCE, group),
+        reduction=find_headline(changes.scores, Kind.REDUCTION, group),
     )
     language = request_language(before) or request_language(after)
     are_tested = len(read_effects(changes, EFFECT_CHANGES)) > 0
@@ -241,7 +241,7 @@ def _change_findings(
         size=size,
         verdict=verdict,
         people=people,
-        explanations=comparison_explanations(scores, **group),
+        explanations=comparison_explanations(scores, group),
         cautions=comparison_cautions(before, after, changes),
         costs=costs,
         notes=[

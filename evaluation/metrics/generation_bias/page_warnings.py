@@ -21,11 +21,12 @@ from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONS
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
 from evenhand.evaluation.metrics.generation_bias.compared_runs import COMMON_PROMPTS, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stops, run_stops
+from evenhand.evaluation.metrics.generation_bias.engine.quality import PERPLEXITY
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.engine.values import stored_names, stored_values
 from evenhand.evaluation.metrics.generation_bias.headline import unclear_reason
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import names_of_groups
-from evenhand.evaluation.metrics.generation_bias.parts.quality import PERPLEXITY, REPEATED
+from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED
 from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.classifiers import FAINT
@@ -84,7 +85,7 @@ def repeats_left_out(run: FamilyRun) -> list[Finding]:
 def run_cautions(run: FamilyRun) -> list[Finding]:
     """Return what a reader of the report on one measuring run must know."""
     found = run_stops(run.folder)
-    style = find_headline(run.scores, Kind.LEVEL, **style_group(run.scores))
+    style = find_headline(run.scores, Kind.LEVEL, style_group(run.scores))
     unclear = unclear_reason(style) if style else None
     if unclear:
         found.append(Finding("verdict_unclear", {"reason": unclear}))

@@ -60,4 +60,4 @@ def _without_vectors(responses: Answers, mask: np.ndarray) -> Answers:
 
 def style_group(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL) -> dict[str, str]:
     """Return the group of the scores of styles that a page shows first: IN_REQUESTED if there are some, else {}."""
-    return {} if find_headline(scores, kind, **IN_REQUESTED) is None else IN_REQUESTED
+    return {} if find_headline(scores, kind, IN_REQUESTED) is None else IN_REQUESTED

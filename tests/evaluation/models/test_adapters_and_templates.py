@@ -14,7 +14,7 @@ from evenhand.evaluation.models.chat_templates import accept_texts, check_chat_t
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model, model_kind
-from evenhand.evaluation.models.revisions import hub_adapter, model_revision
+from evenhand.evaluation.models.revisions import adapter_folder, model_revision
 from evenhand.evaluation.settings import ModelSettings
 from tests import tiny_checkpoints
 
@@ -137,14 +137,27 @@ def test_an_adapter_on_the_hub_has_no_config_of_a_model(folder, tmp_path, monkey
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: str(snapshot))
-    hub_adapter.cache_clear()
-    try:
-        model = load_dialogue_model("some-org/some-adapter")
-        torch.testing.assert_close(model.model(ids).logits, expected, atol=1e-5, rtol=0)
-        assert model_revision("some-org/some-adapter") == model_revision(str(snapshot))
-        assert model.control_tag == LoadedModel(ModelSettings(name="some-org/some-adapter")).tag == " no_bias"
-    finally:
-        hub_adapter.cache_clear()
+    model = load_dialogue_model("some-org/some-adapter")
+    torch.testing.assert_close(model.model(ids).logits, expected, atol=1e-5, rtol=0)
+    assert model_revision("some-org/some-adapter") == model_revision(str(snapshot))
+    assert model.control_tag == LoadedModel(ModelSettings(name="some-org/some-adapter")).tag == " no_bias"
+
+
+def test_a_failed_connection_is_no_answer_to_whether_a_model_is_an_adapter(folder, tmp_path, monkeypatch):
+    """The next stage, or the next cell of a notebook, asks again."""
+    adapter_of(folder, tmp_path / "adapter")
+    is_connected = False
+
+    def download(name, file, revision=None):
+        if not is_connected:
+            raise ConnectionError("no route to host")
+        return str(tmp_path / "adapter" / file)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: str(tmp_path / "adapter"))
+    assert adapter_folder("some-org/reached-later") is None
+    is_connected = True
+    assert adapter_folder("some-org/reached-later") == tmp_path / "adapter"
 
 
 def test_a_left_over_config_of_an_adapter_is_named(tmp_path):

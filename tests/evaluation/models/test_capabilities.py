@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from evenhand.evaluation.metrics.generation_bias.parts.quality import capability_differences, capability_scores
+from evenhand.evaluation.metrics.generation_bias.engine.quality import capability_differences, capability_scores
 from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model

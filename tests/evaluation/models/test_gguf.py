@@ -11,8 +11,9 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import files_sha256, sha256_of
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
+from evenhand.evaluation.models.gguf_parts import join_parts
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.models.revisions import gguf_files, model_revision
 from tests import tiny_checkpoints
 
 
@@ -115,3 +116,13 @@ def test_a_model_in_several_files_is_the_model(file):
     file.with_name("parts-00002-of-00003.gguf").unlink()
     with pytest.raises(InputError, match="parts-00002-of-00003"):
         model_revision(str(first))
+
+
+def test_parts_are_joined_again_only_if_one_was_replaced(file):
+    paths = gguf_files(str(split(file, 2)))
+    joined = join_parts(paths)
+    assert join_parts(paths) == joined
+    content = paths[1].read_bytes()
+    paths[1].write_bytes(content[:-4] + bytes(byte ^ 1 for byte in content[-4:]))  # another weight
+    again = join_parts(paths)
+    assert again != joined and again.read_bytes() != joined.read_bytes()

@@ -211,7 +211,13 @@ def test_moving_an_adapter_and_its_base_changes_no_revision(folder, tmp_path):
 def test_a_model_on_the_hub_is_loaded_at_the_recorded_commit(monkeypatch):
     """Otherwise, transformers would load a conversion to safetensors that is not in the commit."""
     commit = "0123456789abcdef0123456789abcdef01234567"
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *_, **__: f"/cache/snapshots/{commit}/config.json")
+
+    def download(name, file, revision=None):
+        if file != "config.json":
+            raise OSError(f"404 Client Error: {file}")
+        return f"/cache/snapshots/{commit}/{file}"
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
 
     class Auto:
         @staticmethod

@@ -10,6 +10,7 @@ from evenhand.evaluation.statistics.betting import (
     HIGHER,
     LOWER,
     Blocks,
+    StreamTest,
     evidence,
     log_factors,
     rejected,
@@ -92,3 +93,22 @@ def test_wealth_without_end_stays_a_number_and_names_its_person_alone():
     found = evidence(log_wealth)
     assert np.isfinite(found).all()
     assert np.argwhere(rejected(found, 0.05)).tolist() == [[0, 0, HIGHER]]
+
+
+def test_a_stream_names_a_person_once_after_as_many_blocks_as_by_hand():
+    """x answers 1 and y 0, so that m blocks multiply the wealths of x by (1 + λ)^m and (1 − λ)^m.
+
+    x has the larger weight and is named first. Nobody is left then with whom y could be compared.
+    """
+    test = StreamTest(1, margin=0.0, error=0.05)
+    needed = 0
+    wealth_of_x = np.ones((2, len(BETS)))
+    while not rejected(np.stack([wealth_of_x, wealth_of_x[::-1]])[:, None].mean(axis=-1), 0.05).any():
+        needed += 1
+        wealth_of_x *= [1 + BETS, 1 - BETS]
+    named = {}
+    for _ in range(60):
+        for person, value in (("x", 1.0), ("y", 0.0)):
+            for found in test.add("a", person, np.array([value])):
+                named[found] = test.n_blocks
+    assert named == {("x", 0, HIGHER): needed} and 0 < needed < test.n_blocks

@@ -21,8 +21,8 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureVal
 from evenhand.evaluation.metrics.generation_bias.measures import Measure, Needs, all_measures, find_measure, user_file
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
-from evenhand.evaluation.statistics.intervals import ANY, Interval, mean_covariance, ratio_interval, varies
-from evenhand.evaluation.statistics.scores import CHANGE_BOUNDS
+from evenhand.evaluation.statistics.intervals import ANY, mean_covariance, ratio_interval, varies
+from evenhand.evaluation.statistics.scores import CHANGE_BOUNDS, exponential
 
 NOT_ABOVE_0 = "the {} before is not significantly above 0"
 RELEVANCE = "relevance"
@@ -135,17 +135,6 @@ def as_cost(score: BiasScore) -> BiasScore:
     if score.kind == Kind.LEVEL:
         return exponential(cost, (1.0, math.inf))
     return replace(exponential(cost, (-1.0, math.inf), less=1.0), kind=Kind.RISE)
-
-
-def exponential(score: BiasScore, bounds: Interval, less: float = 0.0) -> BiasScore:
-    """Return the score with e to the power of its value, less a number, within the bounds; also of its interval."""
-
-    def convert(value: float) -> float:
-        return max(bounds[0], math.exp(min(value, 700.0)) - less)  # e^700 is near the largest float
-
-    interval = score.interval and (convert(score.interval[0]), convert(score.interval[1]))
-    value = score.value if math.isnan(score.value) else convert(score.value)
-    return replace(score, value=value, interval=interval, bounds=bounds)
 
 
 COST_FORMATS = (*level_formats(COSTS), *change_formats(COSTS))

@@ -78,9 +78,11 @@ def is_pooled_fgb(score: BiasScore) -> bool:
     return (score.metric, score.form, score.kind) == (FGB, Form.POOLED_CORRECTED, Kind.LEVEL)
 
 
-def find_headline(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL, **group: str) -> BiasScore | None:
+def find_headline(
+    scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL, group: Mapping[str, str] | None = None
+) -> BiasScore | None:
     """Return pooled FGB* of a kind and a group; None if no score matches."""
-    return find_score(scores, FGB, Form.POOLED_CORRECTED, kind, **group)
+    return find_score(scores, FGB, Form.POOLED_CORRECTED, kind, **(group or {}))
 
 
 def headline_of(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL) -> BiasScore:

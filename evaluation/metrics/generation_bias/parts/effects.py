@@ -329,16 +329,18 @@ def all_changes_section(changes: pd.DataFrame) -> Section:
     return Section("All changes", [note("about_changes")], tables, folded=True)
 
 
-POINTS = partial(Format, unit="points", factor=100, decimals=1)
+points_format = partial(Format, unit="points", factor=100, decimals=1)
 
 
 class EffectsPart(Part):
     """Who is treated how: the effect of each descriptor and group on each style and style cluster."""
 
     FORMATS = (
-        POINTS(EFFECT, "effect", "Probability of a style less the average.", ideal=0, signed=True),
-        POINTS(EFFECT, "change of an effect", "Effect after minus effect before.", signed=True, kind=Kind.DIFFERENCE),
-        POINTS(
+        points_format(EFFECT, "effect", "Probability of a style less the average.", ideal=0, signed=True),
+        points_format(
+            EFFECT, "change of an effect", "Effect after minus effect before.", signed=True, kind=Kind.DIFFERENCE
+        ),
+        points_format(
             DIFFERENCE_BOUND,
             "difference that cannot be ruled out",
             "The largest end of any interval: nobody is further from the average, with 95 % confidence.",

@@ -14,10 +14,10 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
     style_table,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.costs import cost_level, cost_measures
+from evenhand.evaluation.metrics.generation_bias.engine.quality import text_scores
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.engine.values import measured_values
 from evenhand.evaluation.metrics.generation_bias.measures import Context
-from evenhand.evaluation.metrics.generation_bias.parts.quality import text_scores
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.styles import classify_responses

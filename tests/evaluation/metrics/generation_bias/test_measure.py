@@ -19,12 +19,13 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
     style_table,
 )
 from evenhand.evaluation.metrics.generation_bias.classification import configured_classifiers
+from evenhand.evaluation.metrics.generation_bias.engine.quality import text_scores
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.page_warnings import score_cautions
 from evenhand.evaluation.metrics.generation_bias.parts import corpus as corpus_part
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart, CorpusSettings, frequency_scores
-from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file, text_scores
+from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors

@@ -70,8 +70,8 @@ def test_levels_and_change_are_of_the_same_answers():
         in_language=compared_in_language(*runs, old, new),
     )
     scores = Cuts().compare(comparison)
-    before, after = (find_headline(common_levels(scores, side), **IN_REQUESTED) for side in ("before", "after"))
-    change = find_headline(scores, Kind.DIFFERENCE, **IN_REQUESTED)
+    before, after = (find_headline(common_levels(scores, side), group=IN_REQUESTED) for side in ("before", "after"))
+    change = find_headline(scores, Kind.DIFFERENCE, IN_REQUESTED)
     assert before.n == after.n == change.n
     assert style_group(scores, Kind.DIFFERENCE) == IN_REQUESTED and style_group([before]) == IN_REQUESTED
     for score in (before, after, change):

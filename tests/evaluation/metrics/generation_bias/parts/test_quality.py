@@ -16,6 +16,13 @@ from evenhand.evaluation.metrics.generation_bias.engine.costs import (
     cell_codes,
     retention_ratio,
 )
+from evenhand.evaluation.metrics.generation_bias.engine.quality import (
+    perplexity_difference,
+    perplexity_score,
+    text_changes,
+    text_scores,
+)
+from evenhand.evaluation.metrics.generation_bias.engine.style_means import style_drift, style_share
 from evenhand.evaluation.metrics.generation_bias.likelihoods import (
     even_responses,
     likelihoods_within_template,
@@ -28,15 +35,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.costs import (
     likelihood_changes,
     likelihood_levels,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.quality import (
-    QualityPart,
-    perplexity_difference,
-    perplexity_score,
-    style_drift,
-    style_share,
-    text_changes,
-    text_scores,
-)
+from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
