@@ -19,7 +19,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult, plain
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, load_family
-from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED
+from evenhand.evaluation.metrics.generation_bias.accepted import accepted_in_run
 from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
@@ -139,9 +139,9 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         "clauses": read_yaml(CLAUSES, "clauses"),
         "files": handed_over(folder),
     }
-    if (folder / f"{ACCEPTED}.parquet").exists():
-        accepted = read_table(folder / f"{ACCEPTED}.parquet").drop(columns="styles")
-        facts["accepted_in_run"] = accepted.to_dict("records")
+    accepted = accepted_in_run(_finished_run(folder))
+    if accepted:
+        facts["accepted_in_run"] = accepted
     file = record["settings"].get("responses") or {}
     period = {name: file.get(name) for name in PERIOD}
     if any(period.values()):

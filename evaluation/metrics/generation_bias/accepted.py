@@ -20,7 +20,7 @@ from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import json_sha256, read_yaml
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
-from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED, read_answers
+from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED, PROMPTS, read_answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
@@ -141,11 +141,24 @@ def configured_accepted(config: FamilyConfig) -> pd.DataFrame:
     return read_accepted(config.settings.accepted, styles, clusters)
 
 
-def accepted_left_out(run: FamilyRun) -> list[Finding]:
-    """Return [which accepted differences all numbers of style leave out], or [] if the run has none."""
+def accepted_in_run(run: FamilyRun) -> list[dict[str, Json]]:
+    """Return the accepted differences that numbers of style leave out: entries on whom the run asks about.
+
+    An entry on nobody in the run, such as with a misprint, leaves nothing out.
+    """
     if not run.has(ACCEPTED):
         return []
-    accepted = table_rows(run.table(ACCEPTED).drop(columns="styles"))
+    prompts = run.table(PROMPTS)
+    found = []
+    for row in table_rows(run.table(ACCEPTED).drop(columns="styles")):
+        if row["kind"] in prompts and row["unit"] in set(prompts[row["kind"]].astype(str)):
+            found.append(row)
+    return found
+
+
+def accepted_left_out(run: FamilyRun) -> list[Finding]:
+    """Return [which accepted differences all numbers of style leave out], or [] if there are none."""
+    accepted = accepted_in_run(run)
     return [Finding("accepted_left_out", {"first": accepted[:MAX_NAMED], "n": len(accepted)})] if accepted else []
 
 

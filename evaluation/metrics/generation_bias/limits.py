@@ -47,28 +47,25 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 from evenhand.evaluation.metrics.generation_bias.headline import find_size, moved_share
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, read_effects
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import NEGLIGIBLE, compared_values, risen_outcomes
 from evenhand.evaluation.metrics.generation_bias.pilot import pilot_of
 from evenhand.evaluation.metrics.generation_bias.requested_language import compared_in_language, style_group
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
-from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     is_significant,
     shows_difference,
     smallest_design,
 )
-from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 from evenhand.evaluation.tables import table_rows
 
 # A run with few permutations gets more for the changes of effects, whose p-values by the largest of all changes are
 # otherwise unsteady.
 PERMUTATIONS_PER_STYLE = 40
 RISES = tuple(round(0.05 * step, 2) for step in range(2, 21))  # limits of a rise to choose from: 10 to 100 %
-NEGLIGIBLE = 0.5  # percentage points: an effect that grows by less is no failure
 MAX_ROWS = 20  # effects that a finding lists
 # What would decide an open limit: one of these is a detail of each.
 TO_DECIDE = (
@@ -369,12 +366,7 @@ def _risen_outcomes(before: FamilyRun, after: FamilyRun, old: Answers, new: Answ
             changes += [score for score in scores if score.kind == Kind.DIFFERENCE]
     if not changes:
         return []
-    p_values = [1.0 if change.p_value is None else change.p_value for change in changes]
-    grown = []
-    for change, p in zip(changes, holm(p_values), strict=True):
-        if p <= LEVEL and 100 * change.value >= NEGLIGIBLE:
-            grown.append(Finding("grown_outcome", {"change": change, "p": p}))
-    grown.sort(key=lambda finding: -finding.values["change"].value)
+    grown = risen_outcomes(changes)
     details = [Finding("outcomes_compared"), Finding("outcomes_allowed", {"negligible": NEGLIGIBLE}), *grown]
     measured = Finding("grown", {"n": len(grown), "n_of": len(changes), "most": next(iter(grown), None)})
     return [LimitResult(Finding("outcomes_limit"), BROKEN if grown else HOLDS, measured, details)]

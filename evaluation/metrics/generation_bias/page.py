@@ -25,6 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     changes_section,
     is_serious_fall,
     is_serious_rise,
+    overall_rises,
     people_changes,
     people_section,
     person_finding,
@@ -53,6 +54,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, plain_name
+from evenhand.evaluation.metrics.generation_bias.pilot import can_plan
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
@@ -235,6 +237,7 @@ def _change_findings(
     )
     named = people_changes(before, after, changes)
     people = [found for found, _ in named]
+    serious_rises = list(filter(is_serious_rise, people))
     costs = found_costs(changes.scores, limits.max_cost)
     facts = Facts(
         headline=find_headline(changes.scores, Kind.DIFFERENCE),
@@ -254,10 +257,11 @@ def _change_findings(
             direction=direction,
             left=size.values["after"].interval,
             costs=costs,
-            serious_rises=list(filter(is_serious_rise, people)),
+            serious_rises=serious_rises,
             max_size=limits.max_size,
             max_cost=limits.max_cost,
             has_serious_fall=any(map(is_serious_fall, people)),
+            overall_rises=overall_rises(changes.scores, serious_rises, language),
         ),
     )
     return facts, named
@@ -296,6 +300,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
             facts.decision,
             has_costs=limits.relevance,
             can_score_more=not limits.score_all and any(cost.score and cost.score.n < old.n for cost in facts.costs),
+            is_pilot=can_plan(before.folder),
         ),
         warnings=list(map(caution_text, facts.cautions)),
         notes=list(map(words, facts.notes)),

@@ -23,6 +23,15 @@ def read_pilot(folder: Path) -> Pilot:
     return pilot_of(read_answers(folder), folder)
 
 
+def can_plan(folder: Path) -> bool:
+    """Return whether the run in `folder` can be the pilot of another one."""
+    try:
+        read_pilot(folder)
+    except InputError:
+        return False
+    return True
+
+
 def pilot_of(run: Answers, folder: Path) -> Pilot:
     """Return the pilot that answers of the run in `folder` are, all of them or those that are compared.
 

@@ -2,12 +2,16 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from evenhand.evaluation.facts import Cost, Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.decision import (
     FELL,
     NOTHING_BEFORE,
@@ -16,12 +20,16 @@ from evenhand.evaluation.metrics.generation_bias.decision import (
     decision,
     found_costs,
 )
+from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_changes
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
+from evenhand.evaluation.metrics.generation_bias.findings import overall_rises
 from evenhand.evaluation.metrics.generation_bias.headline import (
     headline_value,
     size_change,
     unclear_reason,
 )
+from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.page import system_prompt_notes
 from evenhand.evaluation.metrics.generation_bias.page_warnings import _rises
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
@@ -278,6 +286,28 @@ def test_the_reason_names_each_cost_with_its_estimate_and_interval():
 
 def test_wider_limits_let_a_model_ship():
     assert decision(FELL, (0.01, 0.08), [SMALL], [], max_size=8, max_cost=50).values["advice"] == "ship"
+
+
+def test_a_model_that_refuses_everybody_more_does_not_ship():
+    """All 32 answers of four people decline after, none before: nobody differs, and a gate fails, too."""
+    table = pd.DataFrame({"template": [f"t{n % 8}" for n in range(32)], "descriptor": np.repeat(list("abcd"), 8)})
+    answers = Answers(table, np.zeros((32, 1)), ["x"])
+    sides = [
+        MeasureValues(name, ValueKind.SHARE, pd.DataFrame({"x": np.full(32, value)}))
+        for name in ("refusal", "other_language")
+        for value in (0.0, 1.0)
+    ]
+    changes = [*measure_changes(answers, *sides[:2]), *measure_changes(answers, *sides[2:])]
+    rises = overall_rises(changes, [], "English")
+    assert [words(found) for found in rises] == [
+        "100 of 100 answers decline the request after, 0 of 100 before",
+        "100 of 100 answers are not in English after, 0 of 100 before",
+    ]
+    limits = {"max_size": 5, "max_cost": 10}
+    found = decision(FELL, (0.0, 0.01), [SMALL], [], **limits, has_serious_fall=True, overall_rises=rises)
+    assert found.values["advice"] == "do not ship"
+    person = Finding("person_before_after", {"outcome": SimpleNamespace(name="refusal")})
+    assert [each.values["outcome"].name for each in overall_rises(changes, [person], None)] == ["other_language"]
 
 
 def test_a_fall_of_something_serious_is_a_fall():
