@@ -163,14 +163,14 @@ def _caption(best: SettingRow, n_settings: int) -> str:
 
 
 def _verdict(rows: Sequence[SettingRow], best: SettingRow, sweep: Sweep) -> str:
-    """Return what a few settings change, remove and cost, or of more settings, what the best one does."""
+    """Return what the comparisons of a few points advise; of more, or without advice, what settings remove and cost."""
     shows_bias = bool((sweep.points["base_low"] > 0).any())
     removing = [row for row in rows if math.isfinite(row["reduction"])]
-    sentences = list(sweep.people) if len(sweep.people) <= MAX_NAMED else []
+    sentences = list(sweep.advice) if len(sweep.advice) <= MAX_NAMED else []
     if not removing:
         return " ".join([*sentences, note("unbounded" if shows_bias else "no_bias")])
     named = removing if len(removing) <= MAX_NAMED else [best]
-    for row in named:
+    for row in [] if sentences else named:
         text = note(
             "effect_of_setting",
             label=row["label"],

@@ -24,7 +24,7 @@ from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant
 from evenhand.evaluation.metrics.generation_bias.requested_language import style_group, style_headline
-from evenhand.evaluation.metrics.generation_bias.words import words
+from evenhand.evaluation.metrics.generation_bias.words import advice_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.runs.private_texts import contains_text, stand_ins
@@ -293,13 +293,13 @@ def public_swept(settings: TrackedSettings, swept: Mapping[str, object]) -> dict
 
 
 def public_sweep(settings: TrackedSettings, sweep: Sweep) -> Sweep:
-    """Return a sweep as the tracker gets it: no people, and swept texts are numbered, unless responses are uploaded.
+    """Return a sweep as the tracker gets it, unless responses are uploaded: without advice, which names people.
 
-    Neither are notes and links, whose texts have the swept ones.
+    Swept texts are numbered; notes and links, which have them, are left out.
     """
     if settings.upload in WITH_RESPONSES:
         return sweep
-    sweep = replace(sweep, people=())
+    sweep = replace(sweep, advice=())
     known = stand_ins(as_settings(settings).get("sweep") or [])
     if not known:
         return sweep
@@ -409,12 +409,14 @@ def write_sweep(
     table, swept = points_table(folder, points, refused)
     write_table(folder / f"{POINTS}.parquet", table)
     links = []
-    people = []
+    advice = []
     for row in table_rows(table[table["failed"] == ""]):
         label = setting_label(row, table, swept)
         links.append((f"{label}, seed {row['seed']}", row["folder"]))
-        found = read_findings(folder / row["folder"] / FACTS, GENERATION_BIAS, "people")
-        people += [f"{label}: {words(finding)}" for finding in found[:1]]
+        facts = folder / row["folder"] / FACTS
+        named = read_findings(facts, GENERATION_BIAS, "people")
+        for decision in read_findings(facts, GENERATION_BIAS, "decision"):
+            advice.append(f"{label}: {advice_text(decision, named)}")
     notes = []
     n_in_language = int((table["in_language"] == True).sum())  # noqa: E712 — NaN of a refused point
     n_responses = []
@@ -434,7 +436,7 @@ def write_sweep(
         "n": [min(n_responses), max(n_responses)] if n_responses else [],
         "base_folder": path_from(folder, points[0].before.output_dir),
         "tuning": path_from(folder, points[0].tune.output_dir) if len(points) == 1 and points[0].tune else "",
-        "people": people,
+        "advice": advice,
         "n_points": n_points,
         "n_in_language": n_in_language,
         "swept": swept,

@@ -55,9 +55,9 @@ from evenhand.evaluation.metrics.generation_bias.requested_language import (
 )
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import BiasScore, Form, levels_of_run
+from evenhand.evaluation.statistics.cell_table import SetOfTests
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
-from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 
 CUE_SHARE = "cue_share"

@@ -66,7 +66,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     difference_limit,
     run_verdict,
 )
-from evenhand.evaluation.metrics.generation_bias.words import FILES, caution_text, note, words
+from evenhand.evaluation.metrics.generation_bias.words import FILES, advice_text, caution_text, note, words
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Example, Page, Section
@@ -295,7 +295,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         subtitle=compared_models(before, after),
         headline_value=headline_value(facts.size),
         headline_caption=words(facts.size),
-        verdict=" ".join(map(words, [facts.decision, facts.verdict])),
+        verdict=f"{advice_text(facts.decision, facts.people)} {words(facts.verdict)}",
         first_table=comparison_table(facts, are_cut=are_cut(facts.cautions)),
         explanations=[words(found) for found in facts.explanations if found.kind not in IN_TABLE],
         steps=comparison_steps(

@@ -38,7 +38,7 @@ def test_bias_and_reduction_are_those_of_the_comparisons_page():
 
 def test_the_page_says_of_which_answers_it_is_and_names_people_also_without_a_reduction():
     undefined = point(**without_reductions(), base_low=-0.01)
-    named = {"people": ["“Cuban-American”: 12 before, 4 after."], "base_folder": "runs/before", "tuning": "runs/tune"}
+    named = {"advice": ["“Cuban-American”: 12 before, 4 after."], "base_folder": "runs/before", "tuning": "runs/tune"}
     sweep = sweep_of(undefined, n_in_language=1, **named)
     found = page(sweep)
     assert found.verdict.startswith("“Cuban-American”")

@@ -49,7 +49,7 @@ from evenhand.evaluation.report.numbers import number, p_value, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import BiasScore, Kind
-from evenhand.evaluation.statistics.permutation import SetOfTests
+from evenhand.evaluation.statistics.cell_table import SetOfTests
 from evenhand.evaluation.tables import table_rows
 
 if TYPE_CHECKING:
