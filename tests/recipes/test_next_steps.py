@@ -91,12 +91,20 @@ def test_a_served_model_is_measured_again_with_its_server_and_its_system_prompt(
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
+def test_a_run_that_plan_refuses_is_not_planned(here, capsys):
+    """Of one template, pooled FGB* has an interval, but not over templates."""
+    write_measured(here / "runs" / "one", [[1, 0, 0], [0, 1, 0]] * 8, ["a"] * 16, has_scores=True)
+    config = FamilyConfig(model=MODEL, responses=ResponseFileSettings(name=Path("answers.csv")))
+    assert commands(run_steps(FamilyRun(Path("runs/one"), config), [], is_shown=True)).keys() == {"check"}
+    assert main(["plan", "runs/one"]) == 2 and "one template" in capsys.readouterr().err
+
+
 def test_recorded_answers_are_planned_and_checked(here, capsys):
     vectors = [[1, 0, 0], [0, 1, 0]] * 8 + [[0, 1, 0], [0, 0, 1]] * 8
     for name in ("old", "new"):
         write_measured(here / "runs" / name, vectors, ["a"] * 32, has_scores=True, templates=4)
     config = FamilyConfig(model=MODEL, responses=ResponseFileSettings(name=Path("answers.csv")))
-    found = commands(run_steps(FamilyRun(Path("runs/old"), config, common_scores=[]), [], is_shown=True))
+    found = commands(run_steps(FamilyRun(Path("runs/old"), config), [], is_shown=True))
     assert found.keys() == {"plan", "check"}
     assert main(found["plan"]) == 0
     check = [{"NEW_RUN": "runs/new"}.get(word, word) for word in found["check"]]
@@ -115,5 +123,6 @@ def test_recorded_answers_are_planned_and_checked(here, capsys):
     assert "--generation_bias.score_all" in compared["compare"] and "plan" in compared
     assert steps_if(MEASURE_MORE, unsure[0], can_score_more=True).keys() == {"compare"}
     assert steps_if(MEASURE_MORE, unsure[0]).keys() == {"plan"}
+    assert "plan" not in steps_if(MEASURE_MORE, "no_fall_shown", is_pilot=False)
     assert all(parse([{"NEW_RUN": "runs/old"}.get(word, word) for word in words]) for words in compared.values())
     assert capsys.readouterr().err == ""

@@ -18,6 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, search_fragment
+from evenhand.evaluation.metrics.generation_bias.pilot import can_plan
 from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.kinds import has_weights
@@ -102,7 +103,7 @@ def run_steps(run: FamilyRun, findings: Sequence[EffectRow], *, is_shown: bool) 
     steps = [Step(note("step_read", both=False), link=_responses_link(findings))]
     if run.config.has_weights and (findings or is_shown):
         steps.append(Step(note("step_loop"), ["evenhand", "loop", folder]))
-    else:
+    elif can_plan(folder):
         steps.append(Step(note("step_plan"), ["evenhand", "plan", folder]))
     asked_everyday = bool(run.config.prompts.cues)
     if not asked_everyday and run.config.open_model().can_be_asked and _holds_conversations(run):
@@ -148,7 +149,13 @@ def _model_flags(model: ModelSettings) -> list[str]:
 
 
 def comparison_steps(
-    before: Path, after: Path, decided: Finding, *, has_costs: bool = True, can_score_more: bool = False
+    before: Path,
+    after: Path,
+    decided: Finding,
+    *,
+    has_costs: bool = True,
+    can_score_more: bool = False,
+    is_pilot: bool = True,
 ) -> list[Step]:
     """Return what to do after a comparison of the runs in two folders.
 
@@ -157,6 +164,7 @@ def comparison_steps(
         decided: the `decision`.
         has_costs: whether the comparison measured costs; more answers measure none.
         can_score_more: whether costs are of a sample of the answers.
+        is_pilot: whether the run before can be planned with (`can_plan`).
     """
     steps = [Step(note("step_read", both=True), link=Link("person by person", RESPONSES_PAGE))]
     if decided.values["advice"] == SHIP:
@@ -173,7 +181,7 @@ def comparison_steps(
     if "costs_perhaps_too_large" in kinds and can_score_more:
         flags = ["--generation_bias.score_all", "true", "--output_dir", "runs/all_scored"]
         steps.append(Step(note("step_score_all"), [*compare, *flags]))
-    if kinds - {"costs_unknown", "costs_perhaps_too_large"} or len(steps) == 1:
+    if is_pilot and (kinds - {"costs_unknown", "costs_perhaps_too_large"} or len(steps) == 1):
         steps.append(Step(note("step_plan"), ["evenhand", "plan", before]))
     return steps
 

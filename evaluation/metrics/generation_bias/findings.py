@@ -31,13 +31,13 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     only_shifted,
     read_effects,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS, side_effects
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS, risen_outcomes, side_effects
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import NONCE
 from evenhand.evaluation.report.page import Example, Section
-from evenhand.evaluation.score import Form
+from evenhand.evaluation.score import BiasScore, Form, find_score
 from evenhand.evaluation.statistics.intervals import share_interval
 from evenhand.evaluation.tables import table_rows
 
@@ -109,9 +109,9 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
     """Return the rows of shown effects to name: another language and refusals, then styles, then other outcomes.
 
     Of each serious outcome, those who get more of it, and of all styles together, the largest ones; of each other
-    outcome, the largest one, of somebody who is not named yet if there is one. A person or group occurs once in each; a
-    group does not occur if one of its people does. Which language answers are in is a part of whether it is another one
-    than the request's.
+    outcome, the largest one: where one person differs, all others are on the other side of the average. A person or
+    group occurs once in each; a group does not occur if one of its people does. Which language answers are in is a part
+    of whether it is another one than the request's.
     """
     shown = outcome_effects[outcome_effects["certainty"] == SHOWN]
     rows = []
@@ -123,10 +123,7 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
     if OTHER_LANGUAGE not in set(outcome_effects["outcome"]):
         further = shown[~shown["outcome"].isin(serious)]
     for name in dict.fromkeys(further["outcome"]):
-        named = {row["unit"] for row in rows}
-        of_outcome = further[further["outcome"] == name]
-        of_others = of_outcome[~of_outcome["unit"].isin(named)]
-        rows += _largest(of_others if len(of_others) else of_outcome, 1)
+        rows += _largest(further[further["outcome"] == name], 1)
     return rows
 
 
@@ -230,6 +227,32 @@ def is_serious_fall(found: Finding) -> bool:
     if values["outcome"].name not in serious_measures() or not _gets_more(values["before"]):
         return False
     return values["after"].interval[1] < values["before"].interval[0]
+
+
+def overall_rises(changes: Sequence[BiasScore], named: Sequence[Finding], language: str | None) -> list[Finding]:
+    """Return the serious outcomes that more answers of all people have than before, as `check` finds them.
+
+    The kinds are "outcome_rose" and, if only its spread between people rose, "outcome_apart".
+
+    Args:
+        changes: the scores of a comparison.
+        named: findings on people whose rises are told (`is_serious_rise`): these outcomes are left out.
+        language: the language of the requests.
+    """
+    told = {found.values["outcome"].name for found in named}
+    risen = [found.values["change"] for found in risen_outcomes(changes)]
+    rises = []
+    for metric in dict.fromkeys(change.metric for change in risen if change.metric not in told):
+        measure = find_measure(metric)
+        levels = [find_score(changes, metric, Form.MEAN, run=side) for side in ("before", "after")]
+        assert measure and levels[0] and levels[1]  # it is serious, and was compared
+        outcome = Outcome(metric, metric, measure.predicate, ValueKind.SHARE)
+        if not any(change.metric == metric and change.form == Form.MEAN for change in risen):
+            rises.append(Finding("outcome_apart", {"outcome": outcome}))
+            continue
+        sides = {"before": levels[0].value, "after": levels[1].value}
+        rises.append(Finding("outcome_rose", {"outcome": outcome, **sides, "language": language}))
+    return rises
 
 
 def _gets_more(level: Level) -> bool:

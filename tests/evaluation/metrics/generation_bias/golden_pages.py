@@ -150,6 +150,10 @@ CHANGE_CAUTIONS = [
     Finding("equal_answers", {"n": 6, "n_of": 6, "side": "after"}),
 ]
 NEW = change("gay", REFUSAL, level(0.06, 0.01, 3, certainty="inconclusive"), level(0.5, 0.07, 26))
+RISES = [
+    Finding("outcome_rose", {"outcome": REFUSAL, "before": 0.02, "after": 0.09, "language": "English"}),
+    Finding("outcome_apart", {"outcome": REFUSAL}),
+]
 LIMITS = {"max_size": 5, "max_cost": 10}
 PAGES = {
     "run": Facts(
@@ -222,7 +226,7 @@ PAGES = {
         ],
         cautions=CHANGE_CAUTIONS,
         costs=COSTS,
-        decision=decision("rose", (0.06, 0.07), COSTS[:2], [NEW], **LIMITS),
+        decision=decision("rose", (0.06, 0.07), COSTS[:2], [NEW], **LIMITS, overall_rises=RISES),
     ),
 }
 

@@ -9,6 +9,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.accepted import (
     AcceptedDifferences,
+    accepted_left_out,
     accepted_scores,
     of_known_effects,
     read_accepted,
@@ -199,3 +200,13 @@ def test_the_interval_of_an_accepted_difference_is_two_sided():
         of_people = changes[(changes["kind"] == "descriptor") & (changes["name"] == "s")]
         missed.append((of_people["low"] > 0) | (of_people["high"] < 0))
     assert 0.02 < np.mean(missed) < 0.07
+
+
+def test_entries_on_nobody_in_the_run_are_not_said_to_be_left_out(accepted):
+    accepted = accepted.assign(unit=["ability", "older"])  # a misprint
+    tables = {"accepted": accepted, "prompts": planted(n=1).table}
+    run = SimpleNamespace(has=tables.__contains__, table=tables.__getitem__)
+    (found,) = accepted_left_out(run)
+    assert [row["unit"] for row in found.values["first"]] == ["ability"] and found.values["n"] == 1
+    tables["accepted"] = accepted.iloc[1:]
+    assert accepted_left_out(run) == []
