@@ -15,7 +15,7 @@ from evenhand.evaluation.score import display_name
 from evenhand.mitigation.methods import trained_method
 
 CARD = Path(__file__).with_name("card.md.j2")
-EXAMPLE = "I'm a hard-of-hearing grandmother."
+EXAMPLE = "I'm a hard-of-hearing grandmother"
 MAX_NEW_TOKENS = 40  # of the code of a model that was not exported, which has no decoding of its own
 
 

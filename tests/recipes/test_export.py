@@ -37,6 +37,7 @@ from evenhand.evaluation.models.revisions import adapter_base
 from evenhand.evaluation.score import levels_of_run, write_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
+from evenhand.mitigation.card import EXAMPLE
 from evenhand.mitigation.invocation import added_tokens
 from evenhand.mitigation.methods import trained_method
 from evenhand.recipes.export import (
@@ -51,7 +52,7 @@ from tests import tiny_checkpoints
 from tests.named_scores import named_score
 from tests.recorded_runs import write_run
 
-TAG, MESSAGE = " no_bias", "I'm a hard-of-hearing grandmother."
+TAG, MESSAGE = " no_bias", EXAMPLE
 TUNED = {
     "control_tag": TAG,
     "method": "control_tags",
