@@ -228,7 +228,8 @@ def _requested_scores(run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
     """
     if REQUESTED not in tests.found:
         return []
-    on_language = measure_table(tests.people, tests.test_sets[LANGUAGE], tests.found[LANGUAGE])
+    name = LANGUAGE if LANGUAGE in tests.found else OTHER_LANGUAGE  # which is tested with the language, if it is
+    on_language = measure_table(tests.people, tests.test_sets[name], tests.found[name])
     if not len(shown_in_another_language(on_language)):
         return []
     effects = found_effects(tests, REQUESTED, run.clusters)
@@ -244,6 +245,9 @@ def _requested_scores(run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
 
 
 def shown_in_another_language(effects: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of outcome effects on descriptors that are shown to get more responses in another language."""
-    of_outcome = effects[(effects["outcome"] == OTHER_LANGUAGE) & (effects["kind"] == columns.DESCRIPTOR)]
+    """Return the rows of outcome effects on people and groups that are shown to get more responses in another language.
+
+    Where single people are not shown to, a group may be, and a classifier then misreads a difference in its style.
+    """
+    of_outcome = effects[effects["outcome"] == OTHER_LANGUAGE]
     return of_outcome[(of_outcome["certainty"] == SHOWN) & (of_outcome["effect"] > 0)]
