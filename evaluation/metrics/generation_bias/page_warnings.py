@@ -202,13 +202,19 @@ def score_cautions(scores: Sequence[BiasScore]) -> list[Finding]:
 
 
 def _rises(runs: Runs) -> list[Finding]:
-    """Return the cautions that a comparison gives: what rose, which style shifted, what it cost."""
+    """Return the cautions that a comparison gives: what rose, which style shifted, what it cost.
+
+    They are of all answers. If the page tells styles of those in the request's language, the first one says so.
+    """
     found = []
     for change in _risen(_changes(runs, "scgb", columns.CLUSTER, Form.POOLED_CORRECTED)):
         found.append(_change_finding("cluster_rose", change))
     for change in _risen(_changes(runs, FGB, columns.AXIS, Form.POOLED_CORRECTED)):
         found.append(_change_finding("group_rose", change))
-    return [*found, *_style_cautions(runs), *_cost_cautions(runs)]
+    found += _style_cautions(runs)
+    if style_group(runs[2], Kind.DIFFERENCE) and any(each.kind != "offensive_rose" for each in found):
+        found.insert(0, Finding("styles_of_all_answers"))
+    return [*found, *_cost_cautions(runs)]
 
 
 def _change_finding(kind: str, change: ScoreChange) -> Finding:
