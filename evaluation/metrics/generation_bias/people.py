@@ -11,8 +11,8 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.report.numbers import MAX_NAME, plain_name, sanitize
+from evenhand.evaluation.statistics.cell_table import Design
 from evenhand.evaluation.statistics.cells import Labels, factorize, to_codes
-from evenhand.evaluation.statistics.permutation import Design
 
 EffectRow: TypeAlias = Mapping[str, Any]  # a row of a table of effects: who, on what, how large, how certain
 

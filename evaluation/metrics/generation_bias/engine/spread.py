@@ -39,6 +39,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
 )
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
 from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, Signature, find_score, signed
+from evenhand.evaluation.statistics.cell_table import SetOfTests
 from evenhand.evaluation.statistics.cells import (
     Cells,
     add_group_sums,
@@ -56,7 +57,6 @@ from evenhand.evaluation.statistics.intervals import (
     student_quantile,
 )
 from evenhand.evaluation.statistics.level import Level
-from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.person_effects import joint_effects
 
 FGB = "fgb"

@@ -87,8 +87,8 @@ from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import ScoreChange, change_table, scores_table
 from evenhand.evaluation.score import LEVEL, BiasScore, Form, Kind, find_score, signed
 from evenhand.evaluation.settings import StrictSettings
+from evenhand.evaluation.statistics.cell_table import SetOfTests
 from evenhand.evaluation.statistics.hypothesis_tests import holm
-from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.tables import table_rows
 
 OUTCOME_EFFECTS = "outcome_effects"  # the table of effects on measures
