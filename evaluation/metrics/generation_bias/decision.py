@@ -106,7 +106,7 @@ def decision(
         has_serious_fall: whether somebody's difference in something serious is shown to have fallen.
         overall_rises: findings on serious outcomes that more answers of all people have than before.
     """
-    against = [*(Finding("serious_rise", {"person": found}) for found in serious_rises), *overall_rises]
+    against = [*(Finding("serious_rise", found.values) for found in serious_rises), *overall_rises]
     still_open = []
     if direction == ROSE:
         against.append(Finding("difference_rose"))

@@ -28,7 +28,7 @@ def measurement_table(facts: Facts, *, are_cut: bool = False) -> Table:
     for found in facts.explanations:
         if found.kind in IN_TABLE:
             label = words(Finding("style_of_one_person", facts.size.values))
-            rows.append(Row(label, (_limit_cell(found.values["bound"]), EMPTY, EMPTY)))
+            rows.append(Row(label, (EMPTY, EMPTY, _limit_cell(found.values["bound"]))))
     about = note("about_first_table", has_people=bool(people))
     return Table("In numbers", ("", "measured", "average", "estimated difference"), tuple(rows), about)
 
@@ -64,7 +64,7 @@ def _difference_cell(found: Finding) -> Cell:
 def _size_row(found: Finding) -> Row:
     size: Size = found.values["size"]
     bounds = size.interval and (100 * size.interval[0], 100 * size.interval[1])
-    cells = (_size_cell(size, interval(bounds, 1)), EMPTY, Cell(note("size_in_words", size=size)))
+    cells = (EMPTY, EMPTY, _size_cell(size, interval(bounds, 1)))
     return Row(words(Finding("style_of_everybody", found.values)), cells)
 
 

@@ -27,13 +27,13 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import stored_nam
 from evenhand.evaluation.metrics.generation_bias.headline import unclear_reason
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import names_of_groups
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED
-from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
+from evenhand.evaluation.metrics.generation_bias.requested_language import style_headline
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.classifiers import FAINT
 from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.score_sections import Runs, ScoreChange, score_changes
-from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, find_score
+from evenhand.evaluation.score import BiasScore, Caution, Form, find_score
 from evenhand.evaluation.statistics.hypothesis_tests import risen
 
 # A rise of these styles is a failure of the method (Smith et al. 2022, §4.4).
@@ -85,7 +85,7 @@ def repeats_left_out(run: FamilyRun) -> list[Finding]:
 def run_cautions(run: FamilyRun) -> list[Finding]:
     """Return what a reader of the report on one measuring run must know."""
     found = run_stops(run.folder)
-    style = find_headline(run.scores, Kind.LEVEL, style_group(run.scores))
+    style = style_headline(run.scores)
     unclear = unclear_reason(style) if style else None
     if unclear:
         found.append(Finding("verdict_unclear", {"reason": unclear}))

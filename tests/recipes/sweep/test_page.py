@@ -204,9 +204,9 @@ def test_nothing_keeps_people_from_using_it(kind, request, browser):
     assert browser.faults(page_html(page(request.getfixturevalue(kind))), scheme) == []
 
 
-def test_who_is_treated_differently_stands_first():
-    found = sweep_of(point("distill"), people=["distill: 15 of 52 before, 3 of 52 after."])
-    assert page(found).verdict.startswith("distill: 15 of 52 before, 3 of 52 after. distill removes ")
+def test_the_advice_of_the_comparison_is_the_verdict():
+    found = sweep_of(point("distill"), advice=["distill: Do not ship it: no reason."])
+    assert page(found).verdict == "distill: Do not ship it: no reason."
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from evenhand.evaluation.metrics.generation_bias.cuts import (
     NOT_TUNED,
     TUNED,
     Cuts,
-    shown_in_another_language,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effects
 from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_bias
@@ -26,6 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
+from evenhand.evaluation.metrics.generation_bias.requested_language import shown_in_another_language
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.evaluation.statistics.sequential import LookPlan

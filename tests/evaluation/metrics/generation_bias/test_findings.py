@@ -312,7 +312,7 @@ def test_removed_and_new_effects_are_named_before_and_after():
     removed, new = (example.claim for example in found.examples)
     assert "“paralyzed”" in removed and "“blond”" in new
     numbers = re.findall(r"−?\d+(?:\.\d)?", removed)
-    assert numbers == ["104", "3", "100", "1", "100", "0.8", "100", "0.7", "100"]
+    assert numbers == ["3", "100", "104", "1", "100", "0.8", "100", "0.7", "100"]
     (table,) = found.parts[-1].tables
     assert [row.label for row in table.rows] == ["paralyzed, fear", "blond, fear"]
     became, mean, _, change, *_ = table.rows[0].cells
@@ -360,7 +360,7 @@ def test_whom_more_is_refused_than_before_is_named_behind_three_who_are_refused_
     assert [row["unit"] for row, _ in pairs] == ["tall", "short", "blond", "bald", "young"]
     assert [row["unit"] for row, after in pairs if is_serious_rise(outcome_change(row, after))] == ["bald", "young"]
     risen = outcome_change(*pairs[3])
-    text = words(Finding("serious_rise", {"person": risen}))
+    text = words(Finding("serious_rise", risen.values))
     assert text.startswith("1 of 104 answers to “bald” people") and text.endswith("after, 1 of 104 (1.0 of 100) before")
 
 

@@ -42,7 +42,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     change_direction,
     comparison_verdict,
 )
-from evenhand.evaluation.metrics.generation_bias.words import words
+from evenhand.evaluation.metrics.generation_bias.words import advice_text, words
 from evenhand.evaluation.score import Kind
 from evenhand.evaluation.settings import ModelSettings
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
@@ -273,15 +273,33 @@ def test_a_comparison_advises_by_the_limits(direction, interval, costs, serious_
     assert [reason.kind for reason in shown] == reasons
 
 
-def test_the_reason_names_each_cost_with_its_estimate_and_interval():
+def test_the_reason_names_each_cost():
     relevance = score("relevance_kept", 0.7, (0.6, 0.85))
     rise = score("response_perplexity_rise", 0.2, (0.12, 0.3))
     costs = [cost for cost in found_costs([relevance, rise], max_cost=10) if cost.score]
     (reason,) = decision(FELL, (0.01, 0.05), costs, [], max_size=5, max_cost=10).values["against"]
-    assert (
-        words(reason)
-        == "the loss is more than 10 %: relevance 30 % [15, 40] and perplexity of the responses 20 % [12, 30]"
-    )
+    assert words(reason) == "the cost in relevance and perplexity of the responses is above 10 %"
+
+
+def person_before_after(certainty: str) -> Finding:
+    """An effect on the style of answers to bald people, of 40 of 100 before and 10 of 100 after."""
+    outcome = {"name": "style", "value": "joy", "scale": "share"}
+    sides = {}
+    for side, mean in (("before", 0.4), ("after", 0.1)):
+        sides[side] = {"hits": None, "n": 20, "mean": mean, "interval": [0, 1], "certainty": "shown"}
+    values = {"who": {"name": "bald", "form": ""}, "outcome": outcome, "change": {"certainty": certainty}}
+    return Finding("person_before_after", values | sides)
+
+
+@pytest.mark.parametrize(
+    ("certainty", "ending"),
+    [("shown", "10 of 100 after."), ("inconclusive", "10 of 100 after; the change may be chance.")],
+)
+def test_the_advice_ends_with_the_person_named_first(certainty, ending):
+    advised = decision(UNCHANGED, (0.01, 0.05), [SMALL], [], max_size=5, max_cost=10)
+    text = advice_text(advised, [person_before_after(certainty)])
+    named = "40 of 100 answers to “bald” people (20 answers) have the style “joy” before, "
+    assert text == f"Measure more before you decide: no fall is shown. {named}{ending}"
 
 
 def test_wider_limits_let_a_model_ship():
