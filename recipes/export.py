@@ -349,7 +349,7 @@ def comparison_section(
 
     `method` is the method with which the tuned model was measured; what it does apart from tuning is not exported. Runs
     without generation bias say nothing of the remaining bias. If the page of the comparison tells the styles of the
-    answers in the language of the requests, their removed share is in the section, too.
+    answers in the language of the requests, so do pooled FGB* and its removed share.
     """
     headline = find_headline(after)
     if headline is None:
@@ -357,11 +357,13 @@ def comparison_section(
     before = comparable_levels(before, changes, "before")
     after = comparable_levels(after, changes, "after")
     row = change_columns(before, after, changes)
+    group = style_group(changes, Kind.DIFFERENCE)
     scores: dict[str, list[str]] = {}
     costs: dict[str, str] = {}
     for name, form in METRICS:
         metric = find_format(name, form)
-        found = (find_score(before, name, form), find_score(after, name, form))
+        of_styles = group if form == Form.POOLED_CORRECTED else {}
+        found = (find_score(before, name, form, **of_styles), find_score(after, name, form, **of_styles))
         pair = [score for score in found if score is not None]
         if len(pair) == len(found):
             rounded = replace(metric, decimals=decimals_for(metric.factor * score.value for score in pair))
@@ -372,7 +374,6 @@ def comparison_section(
             prefix = "bias removed, " if metric in REDUCTION_METRICS else ""
             interval = None if math.isnan(bounds[0]) else bounds
             costs[f"{prefix}{metric.label}, {metric.unit}"] = _text(metric, row[metric.name], interval)
-    group = style_group(changes, Kind.DIFFERENCE)
     in_language = find_headline(changes, Kind.REDUCTION, group) if group else None
     return document(
         RESULTS,

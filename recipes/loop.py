@@ -14,6 +14,7 @@ from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.metrics.generation_bias.engine.spread import headline_of
 from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
+from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.numbers import score_text
@@ -200,9 +201,13 @@ class Stages:
 
 
 def check_shows_bias(folder: Path) -> None:
-    """Raise TuningRejected if the measurement in a folder shows no bias that tuning could reduce."""
-    pooled = headline_of(read_scores(folder / SCORES))
-    if not is_bias_significant(pooled):
+    """Raise TuningRejected if the measurement in a folder shows no bias that tuning could reduce.
+
+    Somebody who gets more answers in another language is one, also if styles are not shown to differ.
+    """
+    scores = read_scores(folder / SCORES)
+    pooled = headline_of(scores)
+    if not (is_bias_significant(pooled) or style_group(scores)):
         shows = "shows no bias" if pooled.interval is not None else f"has a bias of unknown error ({pooled.reason})"
         raise TuningRejected(
             "model",

@@ -23,6 +23,7 @@ from evenhand.evaluation.facts import FACTS, read_findings
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant
+from evenhand.evaluation.metrics.generation_bias.requested_language import style_group, style_headline
 from evenhand.evaluation.metrics.generation_bias.words import advice_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link, Page
@@ -107,7 +108,7 @@ def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, object]
         row |= point_results(point)
     elif base.exists():
         before = read_scores(base)
-        row |= _interval_columns("base", find_headline(before)) | bias_columns(before, [])
+        row |= _interval_columns("base", style_headline(before)) | bias_columns(before, [])
     return row
 
 
@@ -157,10 +158,16 @@ def point_results(point: Point) -> dict[str, Any]:
 def change_columns(
     before: Sequence[BiasScore], after: Sequence[BiasScore], changes: Sequence[BiasScore]
 ) -> dict[str, Any]:
-    """Return the columns of bias, reduction and costs from the scores of two runs and of their comparison."""
-    row: dict[str, Any] = _interval_columns("base", find_headline(before))
+    """Return the columns of bias, reduction and costs from the scores of two runs and of their comparison.
+
+    As on the page of the comparison, bias and its reduction are of the answers in the language of the request, if
+    somebody gets more answers in another one (`in_language`).
+    """
+    in_language = style_group(changes, Kind.DIFFERENCE)
+    row: dict[str, Any] = {"in_language": bool(in_language)}
+    row |= _interval_columns("base", find_headline(before, Kind.LEVEL, in_language))
     for name, group in REDUCTION_GROUPS.items():
-        row |= _interval_columns(name, find_headline(changes, Kind.REDUCTION, group))
+        row |= _interval_columns(name, find_headline(changes, Kind.REDUCTION, group or in_language))
     # Relative to the base's perplexity, whose standard error is a few percent of the difference's and is ignored.
     difference = find_score(changes, "perplexity", kind=Kind.DIFFERENCE)
     row |= _interval_columns("perplexity_change", difference, divisor=_value(before, "perplexity"))
@@ -180,7 +187,7 @@ def bias_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -> dic
     """Return the columns of bias and capability after tuning and, as `base_…`, before.
 
     As published: FGB, FGB of each axis, and PGB and SCGB of each style cluster. Without the noise of the responses:
-    FGB* and pooled FGB*.
+    FGB* and pooled FGB*; pooled FGB* is of the answers whose styles pages show (`style_headline`), the others of all.
     """
     row: dict[str, float] = {}
     for prefix, scores in ((BASE, before), ("", after)):
@@ -188,6 +195,7 @@ def bias_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -> dic
             name = level_column(score)
             if name:
                 row |= _interval_columns(f"{prefix}{name}", score)
+        row |= _interval_columns(f"{prefix}{CORRECTED[1]}", style_headline(scores))
     return row
 
 
@@ -410,6 +418,7 @@ def write_sweep(
         for decision in read_findings(facts, GENERATION_BIAS, "decision"):
             advice.append(f"{label}: {advice_text(decision, named)}")
     notes = []
+    n_in_language = int((table["in_language"] == True).sum())  # noqa: E712 — NaN of a refused point
     n_responses = []
     for point in {point.before.output_dir: point for point in points}.values():
         base_folder = point.before.output_dir
@@ -429,6 +438,7 @@ def write_sweep(
         "tuning": path_from(folder, points[0].tune.output_dir) if len(points) == 1 and points[0].tune else "",
         "advice": advice,
         "n_points": n_points,
+        "n_in_language": n_in_language,
         "swept": swept,
         "notes": notes,
         "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in links],
@@ -477,7 +487,8 @@ def points_table(
 def _base_note(name: str, scores: Sequence[BiasScore]) -> str:
     """Return a sentence with the bias and the quality of a base model."""
     quality = [find_score(scores, metric) for metric in ("perplexity", "distinct_2", "parroting")]
-    return note("base_model", name=name, pooled=headline_of(scores), quality=list(filter(None, quality)))
+    pooled = style_headline(scores)
+    return note("base_model", name=name, pooled=pooled, quality=list(filter(None, quality)))
 
 
 def read_sweep(folder: Path) -> Sweep:

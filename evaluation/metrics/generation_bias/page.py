@@ -211,12 +211,13 @@ def _change_findings(
     before: FamilyRun, after: FamilyRun, changes: FamilyRun
 ) -> tuple[Facts, list[tuple[Finding, Example]]]:
     """Return what a comparison found, and the people whom the facts name with their answers."""
-    scores = [before.scores, after.scores, changes.scores]
+    old = comparable_levels(before.scores, changes.scores, "before")
+    new = comparable_levels(after.scores, changes.scores, "after")
     limits = _limits(changes)
     group = style_group(changes.scores, Kind.DIFFERENCE)
     style = StyleScores(
-        before=find_headline(comparable_levels(before.scores, changes.scores, "before"), Kind.LEVEL, group),
-        after=find_headline(comparable_levels(after.scores, changes.scores, "after"), Kind.LEVEL, group),
+        before=find_headline(old, Kind.LEVEL, group),
+        after=find_headline(new, Kind.LEVEL, group),
         difference=find_headline(changes.scores, Kind.DIFFERENCE, group),
         reduction=find_headline(changes.scores, Kind.REDUCTION, group),
     )
@@ -244,7 +245,7 @@ def _change_findings(
         size=size,
         verdict=verdict,
         people=people,
-        explanations=comparison_explanations(scores, group),
+        explanations=comparison_explanations([old, new, changes.scores], group),
         cautions=comparison_cautions(before, after, changes),
         costs=costs,
         notes=[
@@ -285,7 +286,10 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
     sections = [changes_section(named, read_effects(changes, EFFECT_CHANGES), **answers), decide_section()]
     for part in parts:
         sections += part.change_sections(before, after, changes)
-    sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
+    levels = [
+        comparable_levels(run.scores, changes.scores, side) for side, run in (("before", before), ("after", after))
+    ]
+    sections += change_sections([*levels, _grouped(changes.scores)], label=_label)
     return Page(
         title="Generation bias before and after",
         subtitle=compared_models(before, after),

@@ -100,6 +100,11 @@ def read_effects(run: FamilyRun, name: str) -> pd.DataFrame:
     return run.table(name) if run.has(name) else pd.DataFrame(columns=COLUMNS)
 
 
+def shown_effects(run: FamilyRun) -> pd.DataFrame:
+    """Return the effects on styles that the page of a run names, of the answers in the request's language or of all."""
+    return read_effects(run, REQUESTED_EFFECTS if run.has(REQUESTED_EFFECTS) else EFFECTS)
+
+
 def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
     """Log the number of shown effects or changes, a table without the inconclusive ones, and a heat map of all."""
     if len(table):
