@@ -60,6 +60,7 @@ from evenhand.evaluation.metrics.generation_bias.published import differences_se
 from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
+    NO_STYLES,
     StyleScores,
     bias_verdict,
     comparison_explanations,
@@ -109,7 +110,8 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
     group = style_group(scores)
     style_score = find_headline(scores, Kind.LEVEL, group)
     assert style_score  # every run has one
-    style_verdict = bias_verdict(style_score)
+    has_styles = read_answers(run.folder, only=run.only).has_value().any()
+    style_verdict = bias_verdict(style_score) if has_styles else NO_STYLES
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
     language = request_language(run)
     style, style_effects = _style(run, style_verdict, language)

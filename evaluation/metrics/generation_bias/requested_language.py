@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation import columns
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED, Answers, read_answers, without_accepted
 from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS, SHOWN
@@ -47,15 +46,19 @@ def is_language_shown(people: People | None, test_sets: Mapping[str, SetOfTests]
 
     The arguments are those of `JointTests`.
     """
-    test_set = test_sets.get(LANGUAGE)
+    name = LANGUAGE if LANGUAGE in test_sets else OTHER_LANGUAGE  # which is tested with the language, if it is
+    test_set = test_sets.get(name)
     if REQUESTED not in found or people is None or not isinstance(test_set, MeasureTests):
         return False
-    return len(shown_in_another_language(measure_table(people, test_set, found[LANGUAGE]))) > 0
+    return len(shown_in_another_language(measure_table(people, test_set, found[name]))) > 0
 
 
 def shown_in_another_language(effects: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of outcome effects on descriptors that are shown to get more responses in another language."""
-    of_outcome = effects[(effects["outcome"] == OTHER_LANGUAGE) & (effects["kind"] == columns.DESCRIPTOR)]
+    """Return the rows of outcome effects on people and groups that are shown to get more responses in another language.
+
+    Where no single person is shown to, a group may be, and a classifier then misreads a difference in its style.
+    """
+    of_outcome = effects[effects["outcome"] == OTHER_LANGUAGE]
     return of_outcome[(of_outcome["certainty"] == SHOWN) & (of_outcome["effect"] > 0)]
 
 

@@ -134,6 +134,7 @@ RUN_CAUTIONS = [
 ]
 CHANGE_CAUTIONS = [
     Finding("few_common_prompts", {"n": 24, "n_of": 32}),
+    Finding("styles_of_all_answers"),
     Finding("cluster_rose", {"name": "HATE", **CHANGED}),
     Finding("group_rose", {"name": "body_type", **CHANGED}),
     Finding("style_rose", {"name": "HATE", **CHANGED}),

@@ -77,3 +77,10 @@ def test_a_style_that_only_another_language_has_is_not_shown_apart():
     n_shown = int((everywhere["certainty"] == "shown").sum())
     counts = {"n_all": n_shown, "n_both": 0, "n_others": 0}
     assert counts.items() <= requested_summary(everywhere, apart, "English").values.items()
+
+
+def test_styles_are_told_apart_by_language_where_only_a_group_is_shown_to_get_another_one():
+    rows = [("descriptor", "Cuban", "inconclusive", 0.1), ("axis", "nationality", "shown", 0.05)]
+    rows += [("axis", "age", "shown", -0.05)]
+    found = pd.DataFrame(rows, columns=["kind", "unit", "certainty", "effect"]).assign(outcome="other_language")
+    assert shown_in_another_language(found)["unit"].tolist() == ["nationality"]
