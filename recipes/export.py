@@ -242,20 +242,16 @@ def _write_with_card(
         card = (adapter / CARD).read_text(encoding="utf-8")
         write_text(folder / CARD, card + results)
         return
-    tuned, base = _write(settings, measured, folder)
-    facts = tuning_metadata(adapter)
-    acts_on_all = trained_method(facts["method"]).changes_weights
+    tuned, base, decoding = _write(settings, measured, folder)
     card = model_card(
-        cast(TuningFacts, facts),
+        cast(TuningFacts, tuning_metadata(adapter)),
         further,
         base,
-        kind=tuned.kind,
-        chat_template=bool(tuned.tokenizer.chat_template),
+        tuned,
         is_adapter=not settings.merge,
-        is_exported=True,
+        decoding=decoding,
         results=results,
         change=change,
-        first_tokens=None if acts_on_all else facts["settings"]["first_tokens"],
     )
     write_text(folder / CARD, card)
 
@@ -293,8 +289,10 @@ def _never_merged(tuning: Path, model: ModelSettings, method: str, *, is_activat
     return ""
 
 
-def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) -> tuple[DialogueModel, str]:
-    """Write the tuned model's weights and tokenizer into `folder`; return the model and the name of its base."""
+def _write(
+    settings: ExportSettings, measured: MeasureSettings, folder: Path
+) -> tuple[DialogueModel, str, dict[str, Any]]:
+    """Write the tuned model's weights and tokenizer into `folder`; return model, name of its base, and decoding."""
     adapter = settings.tuning / ADAPTER_FOLDER
     strength = measured.model.adapter_strength
     tuned = load_dialogue_model(measured.model.replaced(name=str(adapter), revision=None))
@@ -315,7 +313,8 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
                 "writes a whole model",
                 name,
             )
-    write_json(folder / "generation_config.json", _generation_config(tuned, measured))
+    decoding = _generation_config(tuned, measured)
+    write_json(folder / "generation_config.json", decoding)
     template = tuned.tokenizer.chat_template
     tag = tuned.control_tag
     if template and tag:  # one template, or templates by name
@@ -327,7 +326,7 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
     tuned.tokenizer.save_pretrained(folder)
     if tag and tuned.kind != "chat":  # Evenhand reads the tag of such a model from this file
         write_json(folder / TUNING_FILE, {"control_tag": tag})
-    return tuned, name
+    return tuned, name, decoding
 
 
 def _generation_config(tuned: DialogueModel, measured: MeasureSettings) -> dict[str, Any]:

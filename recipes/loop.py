@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.lock import run_lock
 from evenhand.evaluation.runs.pages import claim_pages
 from evenhand.evaluation.runs.record import FINISHED, run_state
 from evenhand.evaluation.runs.results import TRACKERS
@@ -88,9 +89,22 @@ def run_points(
     command = "loop" if isinstance(settings, LoopSettings) else "ablate"
     processes.on_rank_zero(lambda: check_points(folder, points))
     processes.on_rank_zero(lambda: claim_pages(folder, command))
-    if len(points) > 1:
-        log.info("%s: %s", command, remaining_text(points))
-    results = run_here(points, on_labelled) if settings.ray is None else run_on_ray(points, run_alone, settings)
+    with ExitStack() as locks:
+        # Two commands in one folder would refuse each other's stages, and both would end.
+        processes.on_rank_zero(lambda: locks.enter_context(run_lock(folder)))
+        if len(points) > 1:
+            log.info("%s: %s", command, remaining_text(points))
+        results = run_here(points, on_labelled) if settings.ray is None else run_on_ray(points, run_alone, settings)
+        return _refused_points(points, results, on_finished, command)
+
+
+def _refused_points(
+    points: Sequence[Point],
+    results: Iterator[tuple[Point, InputError | None]],
+    on_finished: Callable[[Point], None],
+    command: str,
+) -> dict[Path, TuningRejected]:
+    """Return the error of each point that a guard ended, by its folder, when all points have ended (`run_points`)."""
     ended: list[Path] = []
     refused: dict[Path, TuningRejected] = {}
     failed: InputError | None = None

@@ -11,13 +11,14 @@ from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.advice import (
     comparison_steps,
     decide_section,
+    fall_step,
     is_log,
     meaning,
     run_steps,
 )
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
-from evenhand.evaluation.metrics.generation_bias.decision import FELL, ROSE, decision, found_costs
+from evenhand.evaluation.metrics.generation_bias.decision import FELL, MEASURE_MORE, ROSE, decision, found_costs
 from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
@@ -59,6 +60,7 @@ from evenhand.evaluation.metrics.generation_bias.published import differences_se
 from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
+    NO_STYLES,
     StyleScores,
     bias_verdict,
     comparison_explanations,
@@ -108,7 +110,8 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
     group = style_group(scores)
     style_score = find_headline(scores, Kind.LEVEL, group)
     assert style_score  # every run has one
-    style_verdict = bias_verdict(style_score)
+    has_styles = read_answers(run.folder, only=run.only).has_value().any()
+    style_verdict = bias_verdict(style_score) if has_styles else NO_STYLES
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
     language = request_language(run)
     style, style_effects = _style(run, style_verdict, language)
@@ -305,6 +308,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
             has_costs=limits.relevance,
             can_score_more=not limits.score_all and any(cost.score and cost.score.n < old.n for cost in facts.costs),
             is_pilot=can_plan(before.folder),
+            show_fall=fall_step(before, facts.people) if facts.decision.values["advice"] == MEASURE_MORE else None,
         ),
         warnings=list(map(caution_text, facts.cautions)),
         notes=list(map(words, facts.notes)),

@@ -9,6 +9,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import NO_STYLE
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import shipped_numbers
 from evenhand.evaluation.metrics.generation_bias.requested_language import styled_answers
 from evenhand.evaluation.runs.record import read_record
@@ -50,6 +51,8 @@ def pilot_of(run: Answers, folder: Path, styled: Answers | None = None) -> Pilot
     cells = arrange_cells(run.values, template, descriptor, min_count=1)
     used = cells if styled is None else arrange_cells(styled.values, template, descriptor, min_count=1)
     estimate = pooled_spread(used)
+    if not used.n:
+        raise InputError("run", f"{folder}: nothing can be planned, since {NO_STYLE}; give another style classifier.")
     if estimate.interval is None:
         n_templates = len(np.unique(template))
         raise InputError("run", f"{folder}: nothing can be planned, since {_why_no_interval(estimate, n_templates)}.")

@@ -26,6 +26,7 @@ from evenhand.evaluation.tables import table_rows
 UNCLEAR = "unclear"
 NOT_SHOWN = "not shown"
 NO_VERDICT = "no interval"
+NO_STYLES = "no styles"
 MAX_FINDINGS = 2  # people in a verdict, besides the one with the largest difference in style, and other outcomes
 
 

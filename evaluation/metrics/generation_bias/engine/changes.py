@@ -129,7 +129,7 @@ def spread_change(
     square = pooled_estimate(cells, np.repeat([-1.0, 1.0], before.numbers.shape[1]), responses.level)
     of_square = square.estimate.interval
     interval = None
-    reason = square.reason
+    reason = square.reason if cells.n else before.no_value
     reach = reach_of_constant(cells, responses.level.tail) if before.kind.is_share and of_square is None else None
     if reach is not None:
         interval = (a - b - reach, a - b + reach)

@@ -25,6 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers, common_
 from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
     EVERYBODY,
     MIN_COUNT,
+    NO_STYLE,
     OF_METRICS,
     TOO_FEW,
     SpreadEstimate,
@@ -167,6 +168,8 @@ def spread_scores(
             scores += _plain_and_corrected(FGB, {"style": style}, repeated, spread, 1, level)
     if repeated.n < responses.has_value().sum():
         scores = _include_single_responses(scores, responses, cells, clusters)
+    if not cells.n:
+        scores = [replace(score, reason=NO_STYLE) for score in scores]
     return [replace(score, p_value=p_value if is_headline(score) else None, signature=OF_METRICS) for score in scores]
 
 
@@ -188,6 +191,7 @@ def _include_single_responses(
                 mean = mean.sum(axis=1, keepdims=True)
             value = variance_of_means(subset, mean)
             reason = TOO_FEW if np.isnan(value) else SINGLE_RESPONSES
+            reason = reason if subset.n else NO_STYLE
             used = on_common_templates(subset)
             score = replace(score, value=value, n=used.n, n_left_out=used.n_left_out, interval=None, reason=reason)
         result.append(score)

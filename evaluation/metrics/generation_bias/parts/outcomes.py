@@ -274,7 +274,8 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     shown = table[(table["certainty"] == SHOWN) & (table["kind"] == columns.DESCRIPTOR)].head(MAX_ROWS)
     rows = [effect_row(row) for row in table_rows(shown)]
     names = ("who: outcome", "answers", "average", "difference", "unit")
-    about = "" if rows else note("no_outcome_shown")
+    is_tested = any(spread.p_value is not None for spread in spreads)
+    about = "" if rows else note("no_outcome_shown", is_tested=is_tested)
     if (shown["scale"] == ValueKind.RATIO).any():
         about = note("about_typical")
 

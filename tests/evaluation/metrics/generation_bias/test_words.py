@@ -123,6 +123,11 @@ def test_no_verdict_on_styles_contradicts_what_is_shown(overall, largest, mixes,
         assert "“tall”" in text and not DENIES_SINGLE.search(text), text
 
 
+def test_without_any_style_nothing_is_said_of_people():
+    texts = {words(style("no styles", in_language=in_language, language="English")) for in_language in (False, True)}
+    assert texts == {"No answer has a style, so nothing is known of differences in style."}
+
+
 @pytest.mark.parametrize("serious", [[], [SPANISH]])
 @pytest.mark.parametrize("overall", OVERALL)
 def test_a_verdict_names_the_serious_findings_first(overall, serious):
