@@ -4,12 +4,14 @@ A finding is a row of a table of effects: of `effects.parquet`, or of outcomes s
 the one that allows for the selection of the row among all rows of the page.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.gendered_translations import language_name
@@ -38,7 +40,8 @@ from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import NONCE
 from evenhand.evaluation.report.page import Example, Section
 from evenhand.evaluation.score import BiasScore, Form, find_score
-from evenhand.evaluation.statistics.intervals import share_interval
+from evenhand.evaluation.statistics.intervals import CONFIDENCE, Z, share_interval
+from evenhand.evaluation.statistics.person_effects import POWER, share_variance
 from evenhand.evaluation.tables import table_rows
 
 MAX_OF_EACH = 3  # people in sentences on a serious outcome
@@ -227,6 +230,33 @@ def is_serious_fall(found: Finding) -> bool:
     if values["outcome"].name not in serious_measures() or not _gets_more(values["before"]):
         return False
     return values["after"].interval[1] < values["before"].interval[0]
+
+
+def answers_to_show(found: Finding) -> int | None:
+    """Return how many answers of each run show a fall of a serious outcome as large as it seems, with 80 % power.
+
+    None if the fall is shown, or none from a shown difference. A fall is shown if the interval of the difference after
+    ends below the one before (`is_serious_fall`): if d > z (s₁ + s₂) for a fall d with the standard errors s₁ and s₂,
+    z = 1.96. With f times as many answers they are s / √f, and d varies by √(s₁² + s₂²) / √f. So 80 % need
+    √f = (z (s₁ + s₂) + 0.84 √(s₁² + s₂²)) / d. The difference before has to be shown again, with the correction for
+    all tests: one at the threshold t · s₁ is, with 80 %, if √f = 1 + 0.84 / t, and so with f = 2, since t > 1.96.
+    """
+    before = found.values["before"]
+    after = found.values["after"]
+    effects = before.mean - before.average, after.mean - after.average  # around which the intervals are
+    fall = effects[0] - effects[1]
+    is_open = found.values["outcome"].name in serious_measures() and _gets_more(before) and not is_serious_fall(found)
+    if not is_open or fall <= 0:
+        return None
+    # The upper end of a shown difference is two-sided, that of another one is one-sided (`Effects.high`).
+    quantile = Z if after.certainty == SHOWN else float(ndtri(CONFIDENCE))
+    errors = []
+    for side, effect, z in ((before, effects[0], Z), (after, effects[1], quantile)):
+        high = side.interval[1]  # its error is that of the share there, √(p (1 − p)), and not of the one that is seen
+        at_seen = share_variance(np.array(side.mean)) / share_variance(np.array(side.average + high))
+        errors.append((high - effect) / z * math.sqrt(at_seen))
+    needed = Z * sum(errors) + float(ndtri(POWER)) * math.hypot(*errors)
+    return math.ceil(max(2.0, (needed / fall) ** 2) * before.n)
 
 
 def overall_rises(changes: Sequence[BiasScore], named: Sequence[Finding], language: str | None) -> list[Finding]:

@@ -11,13 +11,14 @@ from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.advice import (
     comparison_steps,
     decide_section,
+    fall_step,
     is_log,
     meaning,
     run_steps,
 )
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
-from evenhand.evaluation.metrics.generation_bias.decision import FELL, ROSE, decision, found_costs
+from evenhand.evaluation.metrics.generation_bias.decision import FELL, MEASURE_MORE, ROSE, decision, found_costs
 from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
@@ -307,6 +308,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
             has_costs=limits.relevance,
             can_score_more=not limits.score_all and any(cost.score and cost.score.n < old.n for cost in facts.costs),
             is_pilot=can_plan(before.folder),
+            show_fall=fall_step(before, facts.people) if facts.decision.values["advice"] == MEASURE_MORE else None,
         ),
         warnings=list(map(caution_text, facts.cautions)),
         notes=list(map(words, facts.notes)),

@@ -11,9 +11,12 @@ import pytest
 from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import CHANGE_COLUMNS, COLUMNS
+from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_bias
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
 from evenhand.evaluation.metrics.generation_bias.findings import (
     Who,
+    answers_to_show,
     changed_outcomes,
     changed_styles,
     changes_section,
@@ -28,6 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 )
 from evenhand.evaluation.metrics.generation_bias.first_tables import measurement_table
 from evenhand.evaluation.metrics.generation_bias.headline import size_finding
+from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     about_map,
     all_effects_sections,
@@ -413,3 +417,36 @@ def test_an_outcome_that_nobody_has_any_more_fell_by_more_than_chance():
     assert found.values["after"].interval == pytest.approx((-0.138, 0.138), abs=1e-3)
     assert "no change" not in words(Finding("became_briefly", found.values))
     assert is_serious_rise(outcome_change(new, old))
+
+
+def outcome_rows(n_of_person, n_templates, answers, rng=None):
+    """Return the effects on another language: of "Cuban" people a share of the answers, of nine others 1 of 26."""
+    shares = np.where(np.arange(10) == 0, n_of_person, 1 / 26).repeat(n_templates * answers)
+    n = n_templates * answers
+    if rng is None:  # as many as the share says, over all templates
+        hits = np.concatenate(
+            [np.random.default_rng(p).permutation(np.arange(n) < round(shares[p * n] * n)) for p in range(10)]
+        )
+    else:
+        hits = rng.random(10 * n) < shares
+    table = pd.DataFrame({"descriptor": np.repeat(["Cuban", *"abcdefghi"], n), "axis": "x"})
+    table["template"] = np.tile(np.arange(n_templates).repeat(answers), 10).astype(str)
+    values = MeasureValues("other_language", ValueKind.SHARE, pd.DataFrame({"other_language": hits.astype(float)}))
+    found = measure_bias(Answers(table, np.ones((10 * n, 1)), ["x"]), values, permutations=99)[1]
+    return next(row for row in table_rows(found) if row["unit"] == "Cuban")
+
+
+def test_so_many_answers_show_a_fall_in_about_8_of_10_cases():
+    """12 of 52 answers before and 4 after: no fall is shown; with the predicted number, it nearly always is one."""
+    seen = outcome_change(outcome_rows(12 / 52, 26, 2), outcome_rows(4 / 52, 26, 2))
+    assert not is_serious_fall(seen)
+    n = answers_to_show(seen)
+    assert n is not None and 110 < n <= 156  # of 100 pairs of runs with 130 answers 72 show it, with 156, 93
+    rng = np.random.default_rng(0)
+    answers = -(-n // 26)
+    shown = []
+    for _ in range(30):
+        sides = [outcome_rows(share, 26, answers, rng) for share in (12 / 52, 4 / 52)]
+        shown.append(is_serious_fall(outcome_change(*sides)))
+    assert np.mean(shown) >= 0.6  # 80 %, less two and a half standard errors of 30 cases
+    assert answers_to_show(outcome_change(outcome_rows(4 / 52, 26, 2), outcome_rows(12 / 52, 26, 2))) is None
