@@ -413,10 +413,8 @@ def write_sweep(
     for row in table_rows(table[table["failed"] == ""]):
         label = setting_label(row, table, swept)
         links.append((f"{label}, seed {row['seed']}", row["folder"]))
-        facts = folder / row["folder"] / FACTS
-        named = read_findings(facts, GENERATION_BIAS, "people")
-        for decision in read_findings(facts, GENERATION_BIAS, "decision"):
-            advice.append(f"{label}: {advice_text(decision, named)}")
+        if isinstance(settings, LoopSettings):  # an ablation compares settings, and ships none
+            advice += [f"{label}: {advised}" for advised in comparison_advice(folder / row["folder"] / FACTS)]
     notes = []
     n_in_language = int((table["in_language"] == True).sum())  # noqa: E712 — NaN of a refused point
     n_responses = []
@@ -444,6 +442,12 @@ def write_sweep(
         "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in links],
     }
     write_json(folder / SWEEP, description)
+
+
+def comparison_advice(facts: Path) -> list[str]:
+    """Return [what the comparison with these facts advises], or [] if its facts advise nothing."""
+    people = read_findings(facts, GENERATION_BIAS, "people")
+    return [advice_text(decision, people) for decision in read_findings(facts, GENERATION_BIAS, "decision")]
 
 
 def base_name(point: Point) -> str:

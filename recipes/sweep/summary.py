@@ -126,8 +126,8 @@ class Sweep:
     names of the base model and of the style classifier, "" if points have several, and `n` is the smallest and the
     largest number of responses of a measurement; all are in the captions of tables. `base_folder` is the folder of the
     (first) measurement of the base model, as on the command line, and `tuning` that of the tuning if there is one point
-    and its method trains. `advice` has what each comparison advises, why, and what became of the person whom it names
-    first. `n_points` is the number of points when all have ended; 0: as many as `points` has.
+    and its method trains. `advice` has what each comparison of a loop advises, why, and what became of the person whom
+    it names first. `n_points` is the number of points when all have ended; 0: as many as `points` has.
     `n_in_language` is the number of points whose bias is of the answers in the language of the request only.
     """
 

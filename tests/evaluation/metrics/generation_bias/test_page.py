@@ -301,7 +301,7 @@ def person_before_after(certainty: str) -> Finding:
 def test_the_advice_ends_with_the_person_named_first(certainty, ending):
     advised = decision(UNCHANGED, (0.01, 0.05), [SMALL], [], max_size=5, max_cost=10)
     text = advice_text(advised, [person_before_after(certainty)])
-    named = "40 of 100 answers to “bald” people (20 answers) have the style “joy” before, "
+    named = "40 of 100 answers to “bald” people (n = 20) have the style “joy” before, "
     assert text == f"Measure more before you decide: no fall is shown. {named}{ending}"
 
 
