@@ -404,7 +404,7 @@ def test_an_adapter_for_first_tokens_is_not_merged_and_its_card_says_so(tmp_path
     assert (folder / "adapter_model.safetensors").exists()
 
 
-@pytest.mark.parametrize("arguments", [{}, {"stop_strings": [" lik"]}])
+@pytest.mark.parametrize("arguments", [{}, {"stop_strings": ["\x1a"]}])
 def test_the_lines_of_the_card_switch_the_adapter_off_after_the_opening(arguments, tmp_path, monkeypatch):
     """An opening that ends the response is not continued."""
     arguments = {"do_sample": False, "max_new_tokens": 9, **arguments}
