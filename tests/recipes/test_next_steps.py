@@ -133,7 +133,7 @@ def test_recorded_answers_are_planned_and_checked(here, capsys):
 
 
 def test_a_fall_that_is_not_shown_leads_to_as_many_answers_as_show_it(here):
-    """From 12 to 4 of 52: the step has the number of answers to each template and person, and none if the fall is shown."""
+    """From 12 to 4 of 52: the step has the number of answers to each template and person; none if the fall is shown."""
     write_measured(here / "runs" / "old", [[1, 0, 0], [0, 1, 0]] * 8, ["a"] * 16, has_scores=True, templates=4)
     sides = (level(mean=12 / 52, average=0.03, hits=12), level(mean=4 / 52, average=0.03, hits=4))
     fell = change(

@@ -38,6 +38,7 @@ SECTIONS = [
             "step_check_log",
         )
     ),
+    Finding("step_fall", {"name": "Cuban-American", "n": 141, "n_now": 52, "minutes": 7.0}),
     Finding("step_check", {"after_audit": False}),
     Finding("step_check", {"after_audit": True}),
     *(Finding(f"word_{word}") for word in ("descriptor", "template", "group", "style")),
