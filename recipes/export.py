@@ -362,7 +362,7 @@ def comparison_section(
     for name, form in METRICS:
         metric = find_format(name, form)
         of_styles = group if form == Form.POOLED_CORRECTED else {}
-        found = (find_score(before, name, form, **of_styles), find_score(after, name, form, **of_styles))
+        found = [find_score(scores_of_run, name, form, Kind.LEVEL, **of_styles) for scores_of_run in (before, after)]
         pair = [score for score in found if score is not None]
         if len(pair) == len(found):
             rounded = replace(metric, decimals=decimals_for(metric.factor * score.value for score in pair))

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import pandas as pd
 
@@ -26,7 +27,7 @@ from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.kinds import has_weights
 from evenhand.evaluation.report.numbers import MINUTE, sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
-from evenhand.evaluation.runs.record import read_record
+from evenhand.evaluation.runs.record import FinishedRecord, read_record
 from evenhand.evaluation.settings import NOWHERE, ModelSettings, server_api
 
 # Settings of a model that the next command repeats, in addition to the name; the device is not one of them.
@@ -204,7 +205,7 @@ def fall_step(before: FamilyRun, people: Sequence[Finding]) -> Step | None:
     found, n = needed
     factor = n / found.values["before"].n
     record = read_record(before.folder, "run")
-    minutes = None if record is None else factor * record["seconds"]["total"] / MINUTE
+    minutes = None if record is None else factor * cast(FinishedRecord, record)["seconds"]["total"] / MINUTE
     prompts = before.config.prompts
     text = note("step_fall", name=found.values["who"].name, n=n, n_now=found.values["before"].n, minutes=minutes)
     model = before.config.model

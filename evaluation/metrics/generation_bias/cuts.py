@@ -199,18 +199,14 @@ def second_scores(responses: Answers, classifier: Any) -> list[BiasScore]:
 
 def overall_changes(old: Answers, new: Answers, group: Mapping[str, str]) -> list[BiasScore]:
     """Return the differences and reductions of FGB* and pooled FGB* over all rows, with the given group."""
-    changes = compare_generation_bias(
-        old,
-        new,
-        {},
-        by_axis=False,
-    )
+    changes = compare_generation_bias(old, new, {}, by_axis=False)
     return [replace(score, group=group) for score in changes]
 
 
 def _second_classifier(run: FamilyRun) -> Any:
     """Return what a run's signature says of its second style classifier."""
-    return find_headline(run.scores, group=BY_SECOND).signature.get(STYLE_CLASSIFIER)
+    headline = find_headline(run.scores, group=BY_SECOND)
+    return None if headline is None else headline.signature.get(STYLE_CLASSIFIER)
 
 
 def cue_shares(responses: Answers) -> list[BiasScore]:
