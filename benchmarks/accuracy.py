@@ -107,7 +107,7 @@ def main() -> None:
         figure=(Path, "the file of a figure"),
     )
     prompts = select_prompts(
-        generate_prompts(load_taxonomy("paper")), noun_phrase_type=["descriptor_noun", "noun_descriptor"]
+        generate_prompts(load_taxonomy("paper")), {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}
     )
     prompts = sample_descriptors(prompts, DESCRIPTORS)[
         [columns.TEXT, columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR, columns.NOUN]

@@ -25,9 +25,9 @@ import pandas as pd
 from benchmarks.measuring import parse_options
 from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, difference_bound
+from evenhand.evaluation.statistics.cell_table import Design, SetOfTests
 from evenhand.evaluation.statistics.cells import arrange_cells
-from evenhand.evaluation.statistics.permutation import Design, SetOfTests
-from evenhand.evaluation.statistics.person_effects import family_changes, joint_effects
+from evenhand.evaluation.statistics.person_effects import changed_effects, joint_effects
 from evenhand.evaluation.statistics.synonyms import person_and_word
 
 DESCRIPTORS = 60
@@ -119,7 +119,7 @@ def simulate(name: str, change: str | None, seed: int) -> pd.DataFrame:
         before, after = test_sets
         effects_before = joint_effects(design, [before], 0, rng)[0]
         effects_after = joint_effects(design, [after], 0, rng)[0]
-        found = family_changes(design, before, after, effects_before, effects_after, PERMUTATIONS, rng)
+        found = changed_effects(design, before, after, effects_before, effects_after, PERMUTATIONS, rng)
     names = np.stack([truth, found.low, found.high]).reshape(3, -1).T
     table = pd.DataFrame(names, columns=["truth", "low", "high"])
     kind = np.repeat([columns.DESCRIPTOR, "axis", "bucket"], [STYLES * n for n in (DESCRIPTORS, *map(len, GROUPS))])

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.statistics.permutation import Design, SetOfTests
+from evenhand.evaluation.statistics.cell_table import Design, SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, joint_effects
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 

@@ -38,10 +38,10 @@ from benchmarks.coverage import STYLES, draw
 from benchmarks.measuring import parse_options
 from benchmarks.page_errors import COLUMNS, even_page
 from evenhand.evaluation.statistics.cell_noise import components
+from evenhand.evaluation.statistics.cell_table import Design, SetOfTests
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.descriptor_spread import Estimate, slope_of_variance
 from evenhand.evaluation.statistics.level import Level
-from evenhand.evaluation.statistics.permutation import Design, SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, joint_effects
 from evenhand.evaluation.statistics.person_pairs import LEAST_NOISE, pooled_spread
 from evenhand.evaluation.statistics.sequential import (

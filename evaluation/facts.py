@@ -114,12 +114,18 @@ def write_facts(path: Path, facts: Mapping[str, Facts]) -> None:
 def read_findings(path: Path, family: str, name: str) -> list[Finding]:
     """Return the findings of a name, such as "people", of a family in a file of `write_facts`; [] if there are none.
 
-    Their values are as JSON has them: mappings in place of records.
+    Of "decision", there is one. Values are as JSON has them: mappings in place of records.
     """
     if not path.exists():
         return []
     facts = json.loads(path.read_text(encoding="utf-8"))["families"].get(family, {})
-    return [Finding(values["kind"], values) for values in facts.get(name, ())]
+    found = facts.get(name) or ()
+    return list(map(as_finding, [found] if isinstance(found, Mapping) else found))
+
+
+def as_finding(found: Finding | Mapping[str, Any]) -> Finding:
+    """Return a finding, or what JSON has of one, as a finding."""
+    return found if isinstance(found, Finding) else Finding(found["kind"], found)
 
 
 def plain(value: Any) -> Any:

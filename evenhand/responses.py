@@ -22,7 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import measure_names
 from evenhand.evaluation.metrics.generation_bias.page import run_facts
 from evenhand.evaluation.metrics.generation_bias.page_warnings import run_cautions
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, read_effects
-from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED, style_group
+from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED, style_headline
 from evenhand.evaluation.metrics.generation_bias.settings import DEFAULT_STYLE_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
@@ -88,7 +88,7 @@ class MeasuredResponses:
         """Return a table of the scores in three forms, and a sentence on the numbers of responses and effects."""
         found = (find_score(self.scores, FGB, form) for form in FORMS)
         rows = [(format_of(score).label, score_text(score)) for score in found if score]
-        in_language = find_headline(self.scores, Kind.LEVEL, **IN_REQUESTED)
+        in_language = find_headline(self.scores, Kind.LEVEL, IN_REQUESTED)
         if in_language:
             label = f"{format_of(in_language).label}, answers in the request's language"
             rows.insert(0, (label, score_text(in_language)))
@@ -205,7 +205,7 @@ def _read_result(settings: MeasureSettings) -> MeasuredResponses:
     folder = settings.output_dir
     run = FamilyRun(folder, family_config(settings, GENERATION_BIAS))
     effects = read_effects(run, EFFECTS)
-    verdict = bias_verdict(find_headline(run.scores, Kind.LEVEL, **style_group(run.scores)))
+    verdict = bias_verdict(style_headline(run.scores))
     return MeasuredResponses(
         scores=run.scores,
         effects=effects,

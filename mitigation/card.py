@@ -7,11 +7,16 @@ from typing import NotRequired, TypedDict
 
 from huggingface_hub import ModelCardData
 
+from evenhand.evaluation.models.contexts import chat_messages
+from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import hub_repository, is_gguf
 from evenhand.evaluation.report.words import document
 from evenhand.evaluation.score import display_name
+from evenhand.mitigation.methods import trained_method
 
 CARD = Path(__file__).with_name("card.md.j2")
+EXAMPLE = "I'm a hard-of-hearing grandmother"
+MAX_NEW_TOKENS = 40  # of the code of a model that was not exported, which has no decoding of its own
 
 
 class TrainingFacts(TypedDict):
@@ -47,29 +52,27 @@ def model_card(
     facts: TuningFacts,
     further: Mapping[str, object],
     base: str,
+    model: DialogueModel,
     *,
-    kind: str,
-    chat_template: bool,
     is_adapter: bool,
-    is_exported: bool = False,
+    decoding: Mapping[str, object] | None = None,
     results: str = "",
     change: str | None = None,
-    first_tokens: int | None = None,
 ) -> str:
     """Return the model card of a tuned model as Markdown. A local path of the base is shortened.
 
-    The card claims no more than was compared.
+    The card claims no more than was compared. Its code answers as Evenhand does.
 
     Args:
         facts: the content of evenhand.json, see `evenhand.mitigation.training.tune`.
         further: additional rows of the card's table, such as α and β.
-        kind, chat_template: the kind of the model, and whether its tokenizer has a chat template.
+        model: the tuned model or its base, whose tokenizer has the template of the base.
         is_adapter: whether the folder contains an adapter, not the whole model.
-        is_exported: whether a chat template appends the control tag.
+        decoding: of an exported model, the content of its generation_config.json; its chat template, if it has one,
+            appends the control tag. None: the model is not exported.
         results: a section on the scores before and after tuning.
         change: what a comparison shows of the difference in style (`verdict.change_direction`); None: nothing was
             compared.
-        first_tokens: the number of first tokens of a response for which the adapter is switched on; None: all.
     """
     repository = hub_repository(base)
     front_matter = ModelCardData(
@@ -80,24 +83,44 @@ def model_card(
         base_model_relation=repository and ("adapter" if is_adapter else "finetune"),
     ).to_yaml()
     tag = facts["control_tag"]
-    tag_in_template = is_exported and chat_template
-    is_encoder_decoder = kind == "encoder_decoder"
+    tag_in_template = decoding is not None and bool(model.tokenizer.chat_template)
     return document(
         CARD,
         front_matter=front_matter,
         change=change,
         is_adapter=is_adapter,
         is_gguf=is_adapter and is_gguf(base),
-        task="Seq2SeqLM" if is_encoder_decoder else "CausalLM",
-        context=_context(facts["system_prompt"], "" if tag_in_template else tag, chat_template, is_encoder_decoder),
-        start="" if is_encoder_decoder else '[context["input_ids"].shape[1] :]',
+        reads_decoding=is_adapter and decoding is not None,
+        context=context_code(model, "" if tag_in_template and model.kind == "chat" else tag),
         tag=repr(tag) if tag else "",
         tag_in_template=tag_in_template,
         is_activated=facts.get("is_activated", False),
-        first_tokens=first_tokens,
+        **_generation(facts, model, decoding),
         results=results,
         rows=table(_training_rows(facts, further, base)),
     )
+
+
+def _generation(facts: TuningFacts, model: DialogueModel, decoding: Mapping[str, object] | None) -> dict[str, object]:
+    """Return what the code of a card generates with, and for how many first tokens the adapter is on; None: for all."""
+    is_encoder_decoder = model.kind == "encoder_decoder"
+    values: dict[str, object] = {
+        "task": "Seq2SeqLM" if is_encoder_decoder else "CausalLM",
+        "start": "1" if is_encoder_decoder else 'context["input_ids"].shape[1]',
+        "begun": "**context, decoder_input_ids=response" if is_encoder_decoder else "response",
+        "ends": model.model.generation_config.eos_token_id,
+        "stop_strings": [],
+        "max_new_tokens": MAX_NEW_TOKENS,
+        "first_tokens": None,
+    }
+    if decoding is not None:
+        stops = decoding.get("stop_strings") or []
+        values["stop_strings"] = [stops] if isinstance(stops, str) else stops
+        values["max_new_tokens"] = decoding["max_new_tokens"]
+    values["options"] = "" if decoding is not None else f"eos_token_id={values['ends']}, "
+    if not trained_method(facts["method"]).changes_weights:
+        values["first_tokens"] = facts["settings"]["first_tokens"]
+    return values
 
 
 def table(rows: Mapping[str, object], columns: Sequence[str] = ("", "")) -> str:
@@ -143,16 +166,19 @@ def _training_rows(facts: TuningFacts, further: Mapping[str, object], base: str)
     return {name: value for name, value in rows.items() if value != ""}
 
 
-def _context(system: str, tag: str, chat_template: bool, is_encoder_decoder: bool) -> str:
-    """Return the code that makes the token ids of an example, which ends with the control tag if one is given."""
-    message = f"I'm a hard-of-hearing grandmother.{tag}"
-    if chat_template:
-        chat = [{"role": "user", "content": message}]
-        if system:
-            chat.insert(0, {"role": "system", "content": system})
+def context_code(model: DialogueModel, tag: str) -> str:
+    """Return the code that makes the token ids of an example as Evenhand does (`render_contexts`).
+
+    The context ends with the control tag, if one is given; "" for a chat template that appends it.
+    """
+    (chat,) = chat_messages(model, [EXAMPLE], [""], tag)
+    if model.kind == "chat":
         return CHAT_CONTEXT.format(chat=json.dumps(chat, ensure_ascii=False))
-    text = json.dumps("\n".join(filter(None, (system, message))), ensure_ascii=False)
-    end = "" if is_encoder_decoder else " + tokenizer.eos_token"
+    text = json.dumps(chat[-1]["content"], ensure_ascii=False)
+    adds_end = model.kind == "encoder_decoder" and model.tokenizer(EXAMPLE)["input_ids"][-1:] == [
+        model.tokenizer.eos_token_id
+    ]
+    end = "" if adds_end else " + tokenizer.eos_token"
     return f'context = tokenizer({text}{end}, return_tensors="pt")'
 
 

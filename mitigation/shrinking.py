@@ -20,7 +20,7 @@ from evenhand.evaluation.report.words import document
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.statistics.people_divergence import people_divergence
 from evenhand.mitigation.adapter import atomic_write_folder
-from evenhand.mitigation.card import table
+from evenhand.mitigation.card import context_code, table
 from evenhand.mitigation.edited_likelihoods import edited_log_likelihoods
 from evenhand.mitigation.guards import OutputChange
 from evenhand.mitigation.hidden_state_maps import (
@@ -119,6 +119,8 @@ def _save(
             base=display_name(base.name),
             file=MAPS_FILE,
             strength=float(method.settings.strength),
+            context=context_code(base, ""),
+            ends=base.model.generation_config.eos_token_id,
             rows=table(lines),
         )
         write_text(folder / "README.md", text)

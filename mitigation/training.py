@@ -234,8 +234,7 @@ def _write_facts(
     loss = TRAINERS[method.trainer].loss_name
     facts = tuning_facts(base, method, loss, recorded, result, folder)
     write_json(folder / TUNING_FILE, facts)
-    has_template = bool(base.tokenizer.chat_template)
-    text = model_card(facts, further, base.name, kind=base.kind, chat_template=has_template, is_adapter=is_adapter)
+    text = model_card(facts, further, base.name, base, is_adapter=is_adapter)
     write_text(folder / "README.md", text)
 
 

@@ -19,9 +19,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult, plain
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, load_family
-from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED
+from evenhand.evaluation.metrics.generation_bias.accepted import accepted_in_run
 from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS
-from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
 from evenhand.evaluation.metrics.generation_bias.limits import findings_alone
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
@@ -30,7 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.page_warnings import run_cautio
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import ATTRIBUTE_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
-from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
+from evenhand.evaluation.metrics.generation_bias.requested_language import style_headline
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
 from evenhand.evaluation.report.formats import format_of
@@ -139,9 +138,9 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         "clauses": read_yaml(CLAUSES, "clauses"),
         "files": handed_over(folder),
     }
-    if (folder / f"{ACCEPTED}.parquet").exists():
-        accepted = read_table(folder / f"{ACCEPTED}.parquet").drop(columns="styles")
-        facts["accepted_in_run"] = accepted.to_dict("records")
+    accepted = accepted_in_run(_finished_run(folder))
+    if accepted:
+        facts["accepted_in_run"] = accepted
     file = record["settings"].get("responses") or {}
     period = {name: file.get(name) for name in PERIOD}
     if any(period.values()):
@@ -208,7 +207,7 @@ def shown_over_all(scores: list[BiasScore]) -> list[dict[str, Any]]:
     As on the run's page, style is of the answers in the requests' language, if others are in another one.
     """
     found = []
-    headline = find_headline(scores, Kind.LEVEL, **style_group(scores))
+    headline = style_headline(scores)
     if headline is not None and bias_verdict(headline) == SHOWN:
         found.append({"outcome": columns.STYLE, "p": headline.p_value})
     for score in scores:

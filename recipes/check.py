@@ -153,8 +153,9 @@ def assert_no_worse(
         against: such a run of the baseline, over the same prompts, or its folder. None: only the limits of the run
             alone, one of the three below, are checked, as of a log, whose prompts no other run has.
         max_rise: limit of the rise of pooled FGB*, in % of the baseline's; None: the smallest limit that these runs
-            show to hold with a probability of 80 % if nothing has changed.
-        max_pooled_fgb: limit of pooled FGB* of the run, in 10⁻³, in place of a rise: for a baseline without bias.
+            show to hold with a probability of 80 % if nothing has changed, or, if the baseline shows no bias,
+            `max_pooled_fgb` 5.
+        max_pooled_fgb: limit of pooled FGB* of the run, in 10⁻³, in place of a rise.
         max_difference: limit of the largest difference in a style of anybody from the average, in answers of 100.
         max_spread: outcome → limit of its spread between people, in its unit.
         inconclusive: "fail" or "pass", what happens if the runs are too small to tell whether a limit holds.

@@ -184,7 +184,7 @@ def check_measured_as_exported(tuning: Path, after: MeasureSettings, base: Model
 def shown_change(changes: Sequence[BiasScore]) -> str:
     """Return whether a comparison shows a rise or a fall of the difference in style, as its page tells it."""
     group = style_group(changes, Kind.DIFFERENCE)
-    return change_direction(find_headline(changes, Kind.DIFFERENCE, **group))
+    return change_direction(find_headline(changes, Kind.DIFFERENCE, group))
 
 
 def measures_tuned_model(tuning: Path, after: MeasureSettings) -> bool:
@@ -242,20 +242,16 @@ def _write_with_card(
         card = (adapter / CARD).read_text(encoding="utf-8")
         write_text(folder / CARD, card + results)
         return
-    tuned, base = _write(settings, measured, folder)
-    facts = tuning_metadata(adapter)
-    acts_on_all = trained_method(facts["method"]).changes_weights
+    tuned, base, decoding = _write(settings, measured, folder)
     card = model_card(
-        cast(TuningFacts, facts),
+        cast(TuningFacts, tuning_metadata(adapter)),
         further,
         base,
-        kind=tuned.kind,
-        chat_template=bool(tuned.tokenizer.chat_template),
+        tuned,
         is_adapter=not settings.merge,
-        is_exported=True,
+        decoding=decoding,
         results=results,
         change=change,
-        first_tokens=None if acts_on_all else facts["settings"]["first_tokens"],
     )
     write_text(folder / CARD, card)
 
@@ -293,8 +289,10 @@ def _never_merged(tuning: Path, model: ModelSettings, method: str, *, is_activat
     return ""
 
 
-def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) -> tuple[DialogueModel, str]:
-    """Write the tuned model's weights and tokenizer into `folder`; return the model and the name of its base."""
+def _write(
+    settings: ExportSettings, measured: MeasureSettings, folder: Path
+) -> tuple[DialogueModel, str, dict[str, Any]]:
+    """Write the tuned model's weights and tokenizer into `folder`; return model, name of its base, and decoding."""
     adapter = settings.tuning / ADAPTER_FOLDER
     strength = measured.model.adapter_strength
     tuned = load_dialogue_model(measured.model.replaced(name=str(adapter), revision=None))
@@ -315,7 +313,8 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
                 "writes a whole model",
                 name,
             )
-    write_json(folder / "generation_config.json", _generation_config(tuned, measured))
+    decoding = _generation_config(tuned, measured)
+    write_json(folder / "generation_config.json", decoding)
     template = tuned.tokenizer.chat_template
     tag = tuned.control_tag
     if template and tag:  # one template, or templates by name
@@ -327,7 +326,7 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
     tuned.tokenizer.save_pretrained(folder)
     if tag and tuned.kind != "chat":  # Evenhand reads the tag of such a model from this file
         write_json(folder / TUNING_FILE, {"control_tag": tag})
-    return tuned, name
+    return tuned, name, decoding
 
 
 def _generation_config(tuned: DialogueModel, measured: MeasureSettings) -> dict[str, Any]:
@@ -335,7 +334,7 @@ def _generation_config(tuned: DialogueModel, measured: MeasureSettings) -> dict[
 
     The base's own decoding is left out, because Evenhand generates without it.
     """
-    chosen = decoding_arguments(measured.decoding.preset, **measured.decoding.arguments)
+    chosen = decoding_arguments(measured.decoding.preset, measured.decoding.arguments)
     if chosen.get("no_repeat_ngram_size") and tuned.kind != "encoder_decoder":
         log.warning("export: of no_repeat_ngram_size, transformers also counts the prompt, which Evenhand does not")
     tokens = tuned.model.generation_config.to_diff_dict()
@@ -349,7 +348,7 @@ def comparison_section(
 
     `method` is the method with which the tuned model was measured; what it does apart from tuning is not exported. Runs
     without generation bias say nothing of the remaining bias. If the page of the comparison tells the styles of the
-    answers in the language of the requests, their removed share is in the section, too.
+    answers in the language of the requests, so do pooled FGB* and its removed share.
     """
     headline = find_headline(after)
     if headline is None:
@@ -357,11 +356,13 @@ def comparison_section(
     before = comparable_levels(before, changes, "before")
     after = comparable_levels(after, changes, "after")
     row = change_columns(before, after, changes)
+    group = style_group(changes, Kind.DIFFERENCE)
     scores: dict[str, list[str]] = {}
     costs: dict[str, str] = {}
     for name, form in METRICS:
         metric = find_format(name, form)
-        found = (find_score(before, name, form), find_score(after, name, form))
+        of_styles = group if form == Form.POOLED_CORRECTED else {}
+        found = [find_score(scores_of_run, name, form, Kind.LEVEL, **of_styles) for scores_of_run in (before, after)]
         pair = [score for score in found if score is not None]
         if len(pair) == len(found):
             rounded = replace(metric, decimals=decimals_for(metric.factor * score.value for score in pair))
@@ -372,8 +373,7 @@ def comparison_section(
             prefix = "bias removed, " if metric in REDUCTION_METRICS else ""
             interval = None if math.isnan(bounds[0]) else bounds
             costs[f"{prefix}{metric.label}, {metric.unit}"] = _text(metric, row[metric.name], interval)
-    group = style_group(changes, Kind.DIFFERENCE)
-    in_language = find_headline(changes, Kind.REDUCTION, **group) if group else None
+    in_language = find_headline(changes, Kind.REDUCTION, group) if group else None
     return document(
         RESULTS,
         in_language="" if in_language is None else _removed_text(in_language),

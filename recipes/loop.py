@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.metrics.generation_bias.engine.spread import headline_of
 from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
+from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.lock import run_lock
 from evenhand.evaluation.runs.pages import claim_pages
 from evenhand.evaluation.runs.record import FINISHED, run_state
 from evenhand.evaluation.runs.results import TRACKERS
@@ -87,9 +89,22 @@ def run_points(
     command = "loop" if isinstance(settings, LoopSettings) else "ablate"
     processes.on_rank_zero(lambda: check_points(folder, points))
     processes.on_rank_zero(lambda: claim_pages(folder, command))
-    if len(points) > 1:
-        log.info("%s: %s", command, remaining_text(points))
-    results = run_here(points, on_labelled) if settings.ray is None else run_on_ray(points, run_alone, settings)
+    with ExitStack() as locks:
+        # Two commands in one folder would refuse each other's stages, and both would end.
+        processes.on_rank_zero(lambda: locks.enter_context(run_lock(folder)))
+        if len(points) > 1:
+            log.info("%s: %s", command, remaining_text(points))
+        results = run_here(points, on_labelled) if settings.ray is None else run_on_ray(points, run_alone, settings)
+        return _refused_points(points, results, on_finished, command)
+
+
+def _refused_points(
+    points: Sequence[Point],
+    results: Iterator[tuple[Point, InputError | None]],
+    on_finished: Callable[[Point], None],
+    command: str,
+) -> dict[Path, TuningRejected]:
+    """Return the error of each point that a guard ended, by its folder, when all points have ended (`run_points`)."""
     ended: list[Path] = []
     refused: dict[Path, TuningRejected] = {}
     failed: InputError | None = None
@@ -200,9 +215,13 @@ class Stages:
 
 
 def check_shows_bias(folder: Path) -> None:
-    """Raise TuningRejected if the measurement in a folder shows no bias that tuning could reduce."""
-    pooled = headline_of(read_scores(folder / SCORES))
-    if not is_bias_significant(pooled):
+    """Raise TuningRejected if the measurement in a folder shows no bias that tuning could reduce.
+
+    Somebody who gets more answers in another language is one, also if styles are not shown to differ.
+    """
+    scores = read_scores(folder / SCORES)
+    pooled = headline_of(scores)
+    if not (is_bias_significant(pooled) or style_group(scores)):
         shows = "shows no bias" if pooled.interval is not None else f"has a bias of unknown error ({pooled.reason})"
         raise TuningRejected(
             "model",
@@ -260,6 +279,6 @@ def _check_tuning(point: Point) -> None:
     training = with_defaults(base, method, point.tune.training)
     check_tuning(base, method, training)
     decoding = point.after.decoding
-    method.check_decoding(decoding_arguments(decoding.preset, **decoding.arguments))
+    method.check_decoding(decoding_arguments(decoding.preset, decoding.arguments))
     if point.after.model.adapter_strength is not None:
         check_strength(LoraConfig(**training.peft), "an adapter with tune.training.peft")

@@ -9,8 +9,10 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
-from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, detectable_sizes
+from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS, SHOWN, detectable_sizes
+from evenhand.evaluation.metrics.generation_bias.parts.effects import shown_effects
 from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
 from evenhand.evaluation.report.numbers import MINUTE, NO_NUMBER, PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.report.words import sentence
@@ -24,7 +26,6 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
     smallest_detectable_spread,
 )
-from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import GENERATION_BIAS, PlanSettings
 
@@ -44,10 +45,10 @@ def plan(settings: PlanSettings) -> None:
     measured, record = read_measurement(settings.run, "run", GENERATION_BIAS)
     pilot = read_pilot(settings.run)
     seconds = record["seconds"]["total"] / pilot.design.n  # answers without a style took time, too
-    path = settings.run / "effects.parquet"
-    columns = ["kind", "outcome", "name", "average", "detectable"]
-    effect = detectable_sizes(read_table(path, columns))[0] if path.exists() else np.nan
+    run = FamilyRun(settings.run)
+    effect = detectable_sizes(shown_effects(run))[0]
     estimate = {"value": pilot.estimate.value, "interval": pilot.estimate.interval}
+    estimate["in_language"] = run.has(REQUESTED_EFFECTS)
     found = [Finding("measured", {"model_name": display_name(measured.model.name), **estimate})]
     if pilot.design.share_of_pairs < 1:
         found.append(Finding("pairs_with_answers", {"share": pilot.design.share_of_pairs}))
@@ -122,9 +123,8 @@ def _even_plan(settings: PlanSettings, n: int) -> Finding:
     are taken as true.
     """
     limit = settings.max_difference / 100
-    path = settings.run / "effects.parquet"
-    rows = read_table(path) if path.exists() else pd.DataFrame()
-    rows = rows[(rows["kind"] == columns.DESCRIPTOR) & (rows["outcome"] == columns.STYLE)] if len(rows) else rows
+    rows = shown_effects(FamilyRun(settings.run))
+    rows = rows[(rows["kind"] == columns.DESCRIPTOR) & (rows["outcome"] == columns.STYLE)]
     if not len(rows):
         raise InputError("max_difference", f"{settings.run} has no effects; measure with generation_bias.permutations.")
     room = limit - rows["shrunk"].abs()

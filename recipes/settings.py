@@ -698,7 +698,8 @@ class CheckSettings(StrictSettings):
     )
     max_rise: NotNegative | None = Field(
         default=None,
-        description="limit of the rise of pooled FGB*, in %; null: the smallest that the runs can show to hold",
+        description="limit of the rise of pooled FGB*, in %; null: the smallest that the runs can show to hold, or "
+        "max_pooled_fgb 5 if the baseline shows no bias",
     )
     max_pooled_fgb: Positive | None = Field(default=None, description="limit of pooled FGB*, in 10⁻³")
     max_difference: Positive | None = Field(

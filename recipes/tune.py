@@ -69,7 +69,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
     check_tuning(config.model, method, settings.training)
     if settings.write_rows is not None:
         check_rows(settings.write_rows, method, model_kind(config.model))
-    method.check_decoding(decoding_arguments(config.decoding.preset, **config.decoding.arguments))
+    method.check_decoding(decoding_arguments(config.decoding.preset, config.decoding.arguments))
     if settings.write_rows is not None:
         processes.on_rank_zero(lambda: _write_rows(settings, method, _load_base(method, config, loaded), folder))
         return
@@ -215,7 +215,7 @@ def _callbacks(
         load_style_classifier(config.settings.style_classifier),  # the second is for evaluation only
         settings.measure_every,
         relevance=False,  # it would double the time
-        decoding=decoding_arguments(config.decoding.preset, **config.decoding.arguments),
+        decoding=decoding_arguments(config.decoding.preset, config.decoding.arguments),
         control_tag=tag,
         system_prompt=base.system_prompt,
         reasoning=base.reasoning,

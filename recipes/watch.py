@@ -156,9 +156,13 @@ def counts_of(state: State) -> dict[str, int]:
 
 
 def left_out_lines(state: State) -> list[str]:
-    """Return a sentence for each kind of lines that are in no number, if there are some."""
+    """Return a sentence for each kind of lines that are in no number, and each outcome without any value."""
     counts = {"without_person": state.without_person, "unreadable": state.unreadable, "unclear": state.unclear}
-    return [words(kind, {"n": n}) for kind, n in counts.items() if n]
+    found = [words(kind, {"n": n}) for kind, n in counts.items() if n]
+    for column, outcome in enumerate(state.settings["outcomes"]):
+        if state.counts and not any(person[column][0] for person in state.counts):
+            found.append(words("no_value", {"outcome": outcome}))
+    return found
 
 
 def watch_page(state: State) -> Page:

@@ -121,7 +121,7 @@ def test_the_shipped_set_can_be_extended_as_shown(tmp_path):
     for name, example in zip(("descriptors.json", "sentence_templates.json"), examples, strict=True):
         path = tmp_path / "extended" / name
         path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **json.loads(f"{{{example}}}")}))
-    prompts = select_prompts(generate_prompts(load_taxonomy(tmp_path / "extended")), axis="work")
+    prompts = select_prompts(generate_prompts(load_taxonomy(tmp_path / "extended")), {"axis": "work"})
     assert prompts["descriptor"].nunique() == 4 and prompts["template"].nunique() == 27
     assert "I am a unionized man, and I need your advice." in set(prompts["text"])
 

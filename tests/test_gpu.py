@@ -39,7 +39,7 @@ def on_devices(model):
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "sliding", "bart"])
 @pytest.mark.parametrize("samples", [False, True])
 def test_responses(architecture, samples):
-    arguments = decoding_arguments("sample", do_sample=samples, max_new_tokens=12)
+    arguments = decoding_arguments("sample", {"do_sample": samples, "max_new_tokens": 12})
 
     def responses(model):
         seeds = [prompt_seed(str(row), 0) for row in range(len(CONTEXTS))]

@@ -129,7 +129,8 @@ def test_the_result_shows_value_interval_and_verdict_in_a_few_lines(names):
     assert "responses.html" in report and (names["folder"] / "responses.html").stat().st_size > 1000
 
 
-def test_the_summary_names_who_gets_answers_in_another_language():
+@pytest.mark.parametrize("outcome", ["language", "other_language"])
+def test_the_summary_names_who_gets_answers_in_another_language(outcome):
     """All answers are in English but those to "Mexican" people."""
     rows = [(f"t{t}", who, n) for t in range(6) for who in ("old", "deaf", "Mexican") for n in range(3)]
     frame = pd.DataFrame(rows, columns=["template", "descriptor", "n"])
@@ -140,7 +141,7 @@ def test_the_summary_names_who_gets_answers_in_another_language():
     is_spanish = frame["descriptor"] == "Mexican"
     frame["response"] = np.where(is_spanish, frame["n"].map(spanish.__getitem__), frame["n"].map(english.__getitem__))
     own = {"style_classifier": testbed.STYLE_CLASSIFIER, "style_clusters": "testbed"}
-    result = evenhand.measure_responses(frame, **own, outcomes=["language"], permutations=99)
+    result = evenhand.measure_responses(frame, **own, outcomes=[outcome], permutations=99)
     assert result.summary.startswith("18 of 18 answers to “Mexican” people (100 of 100) are not in English")
     assert result.verdict != "shown" and "answers in the request's language" in repr(result)
 

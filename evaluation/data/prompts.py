@@ -49,7 +49,7 @@ DESCRIPTORS_SEED = 0  # of the sample of descriptors; the same for all runs
 MAX_VALUES = 5000  # of which an error suggests the closest one
 
 
-def select_prompts(prompts: pd.DataFrame, **filters: object) -> pd.DataFrame:
+def select_prompts(prompts: pd.DataFrame, filters: Mapping[str, object]) -> pd.DataFrame:
     """Return the prompts whose columns have the values in `filters`, in the order of `prompts`.
 
     Args:
@@ -313,7 +313,7 @@ def dataset_prompts(settings: PromptSettings, seed: int, table: pd.DataFrame | N
     gets, each with probability 1/2.
     """
     table = all_prompts(prompts_taxonomy(settings)) if table is None else table
-    table = sample_descriptors(select_prompts(table, **settings.active_filters()), settings.descriptors)
+    table = sample_descriptors(select_prompts(table, settings.active_filters()), settings.descriptors)
     if not settings.variations:
         return table
     hashes = np.array([stable_hash(seed, "variations", text) % 2 ** len(VARIATIONS) for text in table[columns.TEXT]])
@@ -338,7 +338,7 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
     # A masked model's phrases are scored in other templates, so filters of templates are checked when it is measured.
     filters = {name: value for name, value in prompts.active_filters().items() if name in PHRASE_COLUMNS}
     phrases = generate_prompts(replace(taxonomy, templates=(Template("{noun_phrase}."),)))
-    selected = select_prompts(phrases, **filters)
+    selected = select_prompts(phrases, filters)
     sample_descriptors(selected, prompts.descriptors)
     return taxonomy.sha256
 

@@ -9,6 +9,7 @@ answer is correct takes the style's part; this use is this project's.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,7 +37,7 @@ EFFECTS = "answer_accuracy_effects"  # the table; `effects` is generation bias's
 CHOICES = ("sol1", "sol2")  # columns, as in PIQA
 QUESTION = ["goal", *CHOICES]
 PERMUTATIONS = 999  # of the test of whether answers depend on the descriptor
-POINTS = {"unit": "answers of 100", "factor": 100, "decimals": 1}
+answers_format = partial(Format, unit="answers of 100", factor=100, decimals=1)
 
 
 class Settings(StrictSettings):
@@ -102,16 +103,15 @@ class AnswerAccuracy(Family):
     NEEDS = Access.LIKELIHOODS
     USES_SYSTEM_PROMPT = True
     FORMATS = (
-        Format(ACCURACY, "right answers", "Share of questions with the right choice.", **POINTS),
-        Format(
+        answers_format(ACCURACY, "right answers", "Share of questions with the right choice."),
+        answers_format(
             ACCURACY,
             "spread between people",
             "Standard deviation over descriptors, without noise.",
-            **POINTS,
             ideal=0,
             form=Form.SPREAD,
         ),
-        Format(EFFECT, "effect", "Right answers to a descriptor less the average.", **POINTS, ideal=0, signed=True),
+        answers_format(EFFECT, "effect", "Right answers to a descriptor less the average.", ideal=0, signed=True),
     )
     TITLE = "Accuracy by who asks"
     WORDS = ("answer_accuracy.j2",)
@@ -147,7 +147,7 @@ class AnswerAccuracy(Family):
         if not model.is_chat:
             raise InputError("answer_accuracy", f"{model.name} is no chat model; give one with a chat template.")
         asked = service_prompts(load_taxonomy(settings.dataset), settings.cues, questions["goal"].unique().tolist())
-        asked = select_prompts(asked, **settings.active_filters())
+        asked = select_prompts(asked, settings.active_filters())
         asked = sample_cells(asked, settings.answers_per_cell, config.seed, descriptors=settings.descriptors)
         numbered = questions.assign(number=questions.groupby("goal").cumcount() + 1)
         table = asked.merge(numbered, left_on=asked[columns.TEMPLATE].str.partition(": ")[2], right_on="goal")

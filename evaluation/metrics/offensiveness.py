@@ -282,8 +282,15 @@ def offensive_share(
     """
     probability = np.asarray(probability, dtype=np.float64)
     defined = np.isfinite(probability)
-    common = {"group": group, "n_left_out": int((~defined).sum()), "n_of": n_of}
-    return share_score("offensive_share", is_offensive(probability[defined]), 0.0, reason=NO_TEXT, **common)
+    return share_score(
+        "offensive_share",
+        is_offensive(probability[defined]),
+        0.0,
+        reason=NO_TEXT,
+        group=group,
+        n_left_out=int((~defined).sum()),
+        n_of=n_of,
+    )
 
 
 def offensiveness_by_template(prompts: pd.DataFrame, probability: np.ndarray) -> pd.DataFrame:

@@ -64,7 +64,7 @@ MAX_FIRST_TOKENS = 8
 LISTED_TOKENS = 20  # the most that OpenAI's API and, by default, vLLM list
 MIN_OPENINGS = 16  # at each template; with more people, one of each, up to the next number
 MAX_DRAWN_PEOPLE = 32  # from whose predictions openings are drawn at a template, by chance
-NATS = {"unit": "nats", "decimals": 3}
+nats_format = partial(Format, unit="nats", decimals=3)
 
 
 class Settings(StrictSettings):
@@ -88,31 +88,27 @@ class Screen(Family):
     NEEDS = Access.PREDICTIONS
     USES_SYSTEM_PROMPT = True
     FORMATS = (
-        Format(
+        nats_format(
             DIVERGENCE,
             "divergence of the first tokens",
             "KL divergence of the prediction of the first tokens from its mean over people.",
-            **NATS,
             ideal=0,
         ),
-        Format(
+        nats_format(
             AT_LEAST,
             "divergence of the first token, at least",
             "KL divergence of the prediction of the tokens that a server lists for everybody, and of the rest.",
-            **NATS,
             ideal=0,
         ),
-        Format(
+        nats_format(
             AT_MOST,
             "divergence of the first token, at most",
             "The largest KL divergence that fits the tokens that a server lists for everybody.",
-            **NATS,
         ),
-        Format(
+        nats_format(
             OWN_WORDS,
             "divergence on the own words",
             "The part of the divergence that lies on tokens of the words by which people differ.",
-            **NATS,
         ),
     )
     TITLE = "Screen"

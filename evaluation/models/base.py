@@ -128,7 +128,7 @@ class Model(ABC):
     @cached_property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `generate`."""
-        return decoding_arguments(self.decoding.preset, **self.decoding.arguments)
+        return decoding_arguments(self.decoding.preset, self.decoding.arguments)
 
     @property
     def samples(self) -> bool:

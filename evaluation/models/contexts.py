@@ -61,12 +61,15 @@ def render_contexts(
 def chat_messages(
     dialogue_model: DialogueModel, prompts: Sequence[str], personas: Sequence[str], tag: str = ""
 ) -> list[list[dict[str, str]]]:
-    """Return the messages (role and content) that `render_contexts` renders by the template of a chat model."""
+    """Return the messages (role and content) whose texts are in the contexts of `render_contexts`.
+
+    The system prompt is a line of the user message if the model has no template that renders a system message.
+    """
     chats = [
         build_chat(f"{prompt}{tag}", dialogue_model.system_prompt, persona)
         for prompt, persona in zip(prompts, personas, strict=True)
     ]
-    supported = supports_system_message(dialogue_model.tokenizer)
+    supported = dialogue_model.kind == "chat" and supports_system_message(dialogue_model.tokenizer)
     return chats if supported else [merge_system_message(chat) for chat in chats]
 
 

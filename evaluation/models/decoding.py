@@ -65,7 +65,7 @@ class _Arguments(BaseModel, extra="forbid", strict=True):
     stop_strings: _Text | Annotated[list[_Text], Field(min_length=1)] | None = None
 
 
-def decoding_arguments(preset: str = "sample", **overrides: Any) -> dict[str, Any]:
+def decoding_arguments(preset: str, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the arguments of `generate` for a named preset, updated with `overrides`.
 
     One argument differs from `generate`: `no_repeat_ngram_size` blocks n-grams "within the response but not the
@@ -73,11 +73,12 @@ def decoding_arguments(preset: str = "sample", **overrides: Any) -> dict[str, An
 
     InputError if the preset or an argument is unknown, or a value has the wrong type or is out of range.
 
-    >>> decoding_arguments("sample", temperature=0.7)["temperature"]
+    >>> decoding_arguments("sample", {"temperature": 0.7})["temperature"]
     0.7
     """
     if preset not in PRESETS:
         raise unknown_name("decoding", preset, PRESETS)
+    overrides = overrides or {}
     for name in overrides.keys() - _Arguments.model_fields.keys():
         raise unknown_name("decoding", name, _Arguments.model_fields)
     chosen = {**PRESETS[preset], **overrides}

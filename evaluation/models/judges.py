@@ -434,6 +434,10 @@ def _cache(judge: StyleJudge) -> Iterator[Cache]:
         # diskcache would unpickle what a foreign file contains, even by JSONDisk. Each statement is committed at once.
         with closing(sqlite3.connect(path, timeout=60, isolation_level=None)) as connection:
             yield Cache(judge, connection)
+    except InputError as error:
+        if error.field == "model.server":  # the client asks the judge's server, which has a setting of its own
+            error.field = "style_classifier.judge.server"
+        raise
     except (OSError, sqlite3.Error) as error:
         raise InputError(
             "style_classifier.judge.cache", f"{path} cannot be used ({error}); give another file."

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand.evaluation.doors import spelled
-from evenhand.evaluation.facts import Finding
+from evenhand.evaluation.facts import Finding, as_finding
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import (
     duration,
@@ -80,7 +80,7 @@ def _macros(*templates: Path) -> "list[TemplateModule]":
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
     environment.globals["spelled"] = spelled
     environment.filters.update(
-        sentence=lambda finding: sentence(finding, *templates),
+        sentence=lambda found: sentence(as_finding(found), *templates),
         value_text=value_text,
         full_text=_full_text,
         label=_label,

@@ -3,8 +3,9 @@
 The ratio of a group to the highest rate is min over e of p_d / p_e. If the interval [L_de, U_de] of each ratio holds
 for all pairs together, then [min L_de, min U_de] contains it, with e = d giving 1 (Hsu 1984, "Constrained simultaneous
 confidence intervals for multiple comparisons with the best", Annals of Statistics 12). Intervals of ratios are
-Fieller's (1954), with templates as the blocks; where one of two groups has few events or few others, or its templates
-show no noise, or Fieller's interval is unbounded, they follow from Clopper and Pearson's intervals (1934) of both.
+Fieller's (1954), with templates as the blocks; where one of two groups has few events or few others, or templates
+show no noise of a rate or of the ratio, or Fieller's interval of a ratio to the highest is unbounded, they follow from
+Clopper and Pearson's intervals (1934) of both.
 
 The average is over people, each counted once: answers to whoever asks most change nobody else's difference. Its exact
 interval has the effective number of answers (Korn and Graubard 1998, "Confidence intervals for proportions with small
@@ -76,7 +77,8 @@ def group_rates(
     to_average = np.array([_exact_ratio(of_group, of_average) for of_group in of_groups])
     for row in np.flatnonzero(~is_counted):
         both = np.stack([terms[row], term_of_average])
-        to_average[row] = _ratio(rate[row], average, both, n_blocks[row], len(names))
+        bounds = _ratio(rate[row], average, both, n_blocks[row], len(names))
+        to_average[row] = to_average[row] if bounds is None else bounds
     table[["ratio_to_average_low", "ratio_to_average_high"]] = to_average
     highest = rate.max()
     table["ratio_to_highest"] = rate / highest if highest > 0 else math.nan
@@ -143,13 +145,16 @@ def _differences(values: np.ndarray, terms: np.ndarray, n_blocks: np.ndarray) ->
     return np.clip(np.stack([values - half, values + half], axis=1), -1, 1)
 
 
-def _ratio(top: float, bottom: float, terms: np.ndarray, n_blocks: int, n_intervals: int) -> tuple[float, float]:
+def _ratio(top: float, bottom: float, terms: np.ndarray, n_blocks: int, n_intervals: int) -> tuple[float, float] | None:
     """Return one of `n_intervals` simultaneous intervals of a ratio, from the linear terms (2, blocks) of both.
 
+    None if templates do not show its noise: it is the same at all of them, as where nobody else has an event.
     `n_blocks` is the number of blocks of the group that has fewer.
     """
     if n_blocks < 2:
         return UNBOUNDED
+    if np.abs(terms[0] * bottom - terms[1] * top).max() <= ROUNDING:
+        return None
     covariance = n_blocks / (n_blocks - 1) * terms @ terms.T
     tail = 1 - ERROR / (2 * n_intervals)
     bounds = ratio_interval(top, bottom, covariance, n_blocks - 1, tail)
@@ -174,13 +179,13 @@ def _to_highest(events: np.ndarray, n: np.ndarray, terms: np.ndarray, n_blocks: 
         for other in range(n_groups):
             if row == other:
                 continue
-            bounds = UNBOUNDED
+            bounds = None
             if not (is_counted[row] or is_counted[other]):
                 rate = float(events[row] / n[row])
                 rate_of_other = float(events[other] / n[other])
                 fewer = int(min(n_blocks[row], n_blocks[other]))
                 bounds = _ratio(rate, rate_of_other, terms[[row, other]], fewer, n_pairs)
-            if bounds == UNBOUNDED:
+            if bounds in (None, UNBOUNDED):
                 bounds = _exact_ratio(exact[row], exact[other])
             found[row] = np.minimum(found[row], bounds)
     return found

@@ -25,19 +25,10 @@ from types import EllipsisType
 import numpy as np
 import scipy
 
+from evenhand.evaluation.statistics.cell_table import CellTable, Design, SetOfTests, cell_table
+from evenhand.evaluation.statistics.effect_variances import effect_variance, own_effect_variance, statistics_of
 from evenhand.evaluation.statistics.level import ONE_LOOK, Level
-from evenhand.evaluation.statistics.permutation import (
-    CellTable,
-    Design,
-    NullHypothesis,
-    RandomSigns,
-    SetOfTests,
-    cell_table,
-    effect_variance,
-    null_hypothesis,
-    own_effect_variance,
-    statistics_of,
-)
+from evenhand.evaluation.statistics.permutation import NullHypothesis, RandomSigns, null_hypothesis
 from evenhand.evaluation.statistics.shrinkage import shrink
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL, PValues, Tested, joint_p_values, variance_of_groups
 
@@ -125,7 +116,7 @@ def joint_effects(
     return _effects(table, null, test_sets, design.groups, ratios, draws, rng, level)
 
 
-def family_changes(
+def changed_effects(
     design: Design,
     before: SetOfTests,
     after: SetOfTests,
@@ -205,7 +196,7 @@ def _effects(
     results = []
     for number, (tested, p) in enumerate(tests):
         columns = table.test_set == number
-        of_family = _estimates(
+        effects = _estimates(
             tested,
             p,
             effect=effect[:, columns],
@@ -216,7 +207,7 @@ def _effects(
             table=table,
             level=level,
         )
-        results.append(of_family)
+        results.append(effects)
     return results
 
 

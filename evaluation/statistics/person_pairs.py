@@ -30,6 +30,7 @@ import numpy as np
 from evenhand.evaluation.statistics.cell_noise import components
 from evenhand.evaluation.statistics.cells import Cells, select_cells, sum_by
 from evenhand.evaluation.statistics.descriptor_spread import UNKNOWN, Estimate, slope_of_variance
+from evenhand.evaluation.statistics.intervals import TAILS
 
 MIN_TEMPLATES = 2  # common templates of two people who are compared
 LEAST_NOISE = 0.25  # of the noise by squares of estimated covariances, where the unbiased estimate is near or below 0
@@ -105,6 +106,44 @@ def half_distances(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
     if grid is None:
         return np.zeros((0, 0)), np.zeros(0, dtype=int)
     return _half_distances(grid, np.ones(cells.mean.shape[1])), np.unique(compared.descriptor)
+
+
+def reach_of_constant(cells: Cells, tail: float = TAILS[1]) -> float | None:
+    """Return how far √(pooled FGB*) of shares may be from the measured one if no person's answers vary; else None.
+
+    Let e_d be the mean probability, over person d's K_d templates, of another answer than all that were given. Then no
+    cell has another one with a probability of at most exp(−Σ K_d e_d), so that with a confidence of 1 − α,
+    Σ K_d e_d ≤ −ln α. √(pooled FGB*) is a seminorm: it moves by at most that of the e_d, which is convex, and largest
+    where one person has all of it: max over d of −ln α / K_d · √(pairs of d / (2 · all pairs)). With D people on K
+    templates each, that is −ln α / (K √D). It is of these templates, and counts a cell as one answer, since further
+    ones may be copies. Of two runs side by side, it is that of the change.
+
+    Args:
+        cells: cells of shares: each column is 0 or 1 in each answer. Of classes, the root is of pooled FGB* / 2.
+        tail: the probability below the upper quantile of two-sided 95 % intervals; α is twice the rest.
+
+    Returns:
+        The distance, at most 1; None if a person's answers vary, or no two people have two common templates.
+
+    Two people on three templates: −ln 0.05 / (3 √2).
+
+    >>> from evenhand.evaluation.statistics.cells import arrange_cells
+    >>> values = np.array([[1.0]] * 3 + [[0.0]] * 3)
+    >>> cells = arrange_cells(values, np.array([0, 1, 2] * 2), np.repeat([0, 1], 3), min_count=1)
+    >>> round(reach_of_constant(cells), 4)
+    0.7061
+    """
+    grid = _grid(cells)
+    if grid is None:
+        return None
+    mean = compared_cells(cells).mean
+    first = np.unique(grid.person, return_index=True)[1]
+    if not np.isin(mean, (0.0, 1.0)).all() or (mean != mean[first][grid.person]).any():
+        return None
+    n_others = grid.is_compared.sum(axis=1)
+    part = np.sqrt(n_others / grid.is_compared.sum())  # each pair is in the sum twice
+    most = np.minimum(-math.log(2 * (1 - tail)) / grid.present.sum(axis=1), 1.0)
+    return float((part * most).max())
 
 
 def compared_cells(cells: Cells) -> Cells:

@@ -47,10 +47,10 @@ from functools import cached_property
 import numpy as np
 import scipy
 
+from evenhand.evaluation.statistics.cell_table import MIN_TEMPLATES
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.intervals import MAX_SKEWNESS, TAILS, Interval, Z
 from evenhand.evaluation.statistics.level import Level
-from evenhand.evaluation.statistics.permutation import MIN_TEMPLATES
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 
 N_LOOKS = 8

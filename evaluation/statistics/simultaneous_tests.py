@@ -19,7 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from evenhand.evaluation.statistics.permutation import ROUNDING, TINY, NullHypothesis, SetOfTests, Statistics
+from evenhand.evaluation.statistics.cell_table import ROUNDING, TINY, SetOfTests
+from evenhand.evaluation.statistics.effect_variances import Statistics
+from evenhand.evaluation.statistics.permutation import NullHypothesis
 
 LEVEL = 0.05  # of the family-wise error
 PILOT = 199  # most draws that set the scales of z

@@ -100,7 +100,7 @@ def page(sweep: Sweep) -> Page:
     steps = []
     if len(sweep.points) == 1 and sweep.links:
         steps.append(Step(note("read_comparison"), link=sweep.links[0]))
-    if best["reduction_low"] <= 0 and sweep.base_folder:
+    if not best["reduction_low"] > 0 and sweep.base_folder:
         steps.append(Step(note("plan_more"), ["evenhand", "plan", Path(sweep.base_folder)]))
     elif sweep.tuning:
         steps.append(Step(note("export_tuned"), ["evenhand", "export", Path(sweep.tuning)]))
@@ -116,7 +116,11 @@ def page(sweep: Sweep) -> Page:
         verdict=_verdict(rows, best, sweep),
         steps=steps,
         warnings=_warnings(rows, sweep),
-        notes=[note("about_settings" if len(sweep.points) > 1 else "about_one_point"), *sweep.notes],
+        notes=[
+            *([note("in_language", n=sweep.n_in_language, n_of=len(sweep.points))] if sweep.n_in_language else []),
+            note("about_settings" if len(sweep.points) > 1 else "about_one_point"),
+            *sweep.notes,
+        ],
         sections=[
             Section(SCORES_TITLE, tables=[removed_table, cost_table], first_screen=True),
             Section(
@@ -159,14 +163,14 @@ def _caption(best: SettingRow, n_settings: int) -> str:
 
 
 def _verdict(rows: Sequence[SettingRow], best: SettingRow, sweep: Sweep) -> str:
-    """Return what a few settings change, remove and cost, or of more settings, what the best one does."""
+    """Return what the comparisons of a few points advise; of more, or without advice, what settings remove and cost."""
     shows_bias = bool((sweep.points["base_low"] > 0).any())
     removing = [row for row in rows if math.isfinite(row["reduction"])]
+    sentences = list(sweep.advice) if len(sweep.advice) <= MAX_NAMED else []
     if not removing:
-        return note("unbounded" if shows_bias else "no_bias")
+        return " ".join([*sentences, note("unbounded" if shows_bias else "no_bias")])
     named = removing if len(removing) <= MAX_NAMED else [best]
-    sentences = list(sweep.people) if len(sweep.people) <= MAX_NAMED else []
-    for row in named:
+    for row in [] if sentences else named:
         text = note(
             "effect_of_setting",
             label=row["label"],

@@ -23,7 +23,8 @@ from evenhand.evaluation.facts import FACTS, read_findings
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.headline import is_bias_significant
-from evenhand.evaluation.metrics.generation_bias.words import words
+from evenhand.evaluation.metrics.generation_bias.requested_language import style_group, style_headline
+from evenhand.evaluation.metrics.generation_bias.words import advice_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.runs.private_texts import contains_text, stand_ins
@@ -107,7 +108,7 @@ def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, object]
         row |= point_results(point)
     elif base.exists():
         before = read_scores(base)
-        row |= _interval_columns("base", find_headline(before)) | bias_columns(before, [])
+        row |= _interval_columns("base", style_headline(before)) | bias_columns(before, [])
     return row
 
 
@@ -157,10 +158,16 @@ def point_results(point: Point) -> dict[str, Any]:
 def change_columns(
     before: Sequence[BiasScore], after: Sequence[BiasScore], changes: Sequence[BiasScore]
 ) -> dict[str, Any]:
-    """Return the columns of bias, reduction and costs from the scores of two runs and of their comparison."""
-    row: dict[str, Any] = _interval_columns("base", find_headline(before))
+    """Return the columns of bias, reduction and costs from the scores of two runs and of their comparison.
+
+    As on the page of the comparison, bias and its reduction are of the answers in the language of the request, if
+    somebody gets more answers in another one (`in_language`).
+    """
+    in_language = style_group(changes, Kind.DIFFERENCE)
+    row: dict[str, Any] = {"in_language": bool(in_language)}
+    row |= _interval_columns("base", find_headline(before, Kind.LEVEL, in_language))
     for name, group in REDUCTION_GROUPS.items():
-        row |= _interval_columns(name, find_headline(changes, Kind.REDUCTION, **group))
+        row |= _interval_columns(name, find_headline(changes, Kind.REDUCTION, group or in_language))
     # Relative to the base's perplexity, whose standard error is a few percent of the difference's and is ignored.
     difference = find_score(changes, "perplexity", kind=Kind.DIFFERENCE)
     row |= _interval_columns("perplexity_change", difference, divisor=_value(before, "perplexity"))
@@ -180,7 +187,7 @@ def bias_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -> dic
     """Return the columns of bias and capability after tuning and, as `base_…`, before.
 
     As published: FGB, FGB of each axis, and PGB and SCGB of each style cluster. Without the noise of the responses:
-    FGB* and pooled FGB*.
+    FGB* and pooled FGB*; pooled FGB* is of the answers whose styles pages show (`style_headline`), the others of all.
     """
     row: dict[str, float] = {}
     for prefix, scores in ((BASE, before), ("", after)):
@@ -188,6 +195,7 @@ def bias_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -> dic
             name = level_column(score)
             if name:
                 row |= _interval_columns(f"{prefix}{name}", score)
+        row |= _interval_columns(f"{prefix}{CORRECTED[1]}", style_headline(scores))
     return row
 
 
@@ -285,13 +293,13 @@ def public_swept(settings: TrackedSettings, swept: Mapping[str, object]) -> dict
 
 
 def public_sweep(settings: TrackedSettings, sweep: Sweep) -> Sweep:
-    """Return a sweep as the tracker gets it: no people, and swept texts are numbered, unless responses are uploaded.
+    """Return a sweep as the tracker gets it, unless responses are uploaded: without advice, which names people.
 
-    Neither are notes and links, whose texts have the swept ones.
+    Swept texts are numbered; notes and links, which have them, are left out.
     """
     if settings.upload in WITH_RESPONSES:
         return sweep
-    sweep = replace(sweep, people=())
+    sweep = replace(sweep, advice=())
     known = stand_ins(as_settings(settings).get("sweep") or [])
     if not known:
         return sweep
@@ -401,13 +409,14 @@ def write_sweep(
     table, swept = points_table(folder, points, refused)
     write_table(folder / f"{POINTS}.parquet", table)
     links = []
-    people = []
+    advice = []
     for row in table_rows(table[table["failed"] == ""]):
         label = setting_label(row, table, swept)
         links.append((f"{label}, seed {row['seed']}", row["folder"]))
-        found = read_findings(folder / row["folder"] / FACTS, GENERATION_BIAS, "people")
-        people += [f"{label}: {words(finding)}" for finding in found[:1]]
+        if isinstance(settings, LoopSettings):  # an ablation compares settings, and ships none
+            advice += [f"{label}: {advised}" for advised in comparison_advice(folder / row["folder"] / FACTS)]
     notes = []
+    n_in_language = int((table["in_language"] == True).sum())  # noqa: E712 — NaN of a refused point
     n_responses = []
     for point in {point.before.output_dir: point for point in points}.values():
         base_folder = point.before.output_dir
@@ -425,13 +434,20 @@ def write_sweep(
         "n": [min(n_responses), max(n_responses)] if n_responses else [],
         "base_folder": path_from(folder, points[0].before.output_dir),
         "tuning": path_from(folder, points[0].tune.output_dir) if len(points) == 1 and points[0].tune else "",
-        "people": people,
+        "advice": advice,
         "n_points": n_points,
+        "n_in_language": n_in_language,
         "swept": swept,
         "notes": notes,
         "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in links],
     }
     write_json(folder / SWEEP, description)
+
+
+def comparison_advice(facts: Path) -> list[str]:
+    """Return [what the comparison with these facts advises], or [] if its facts advise nothing."""
+    people = read_findings(facts, GENERATION_BIAS, "people")
+    return [advice_text(decision, people) for decision in read_findings(facts, GENERATION_BIAS, "decision")]
 
 
 def base_name(point: Point) -> str:
@@ -475,7 +491,8 @@ def points_table(
 def _base_note(name: str, scores: Sequence[BiasScore]) -> str:
     """Return a sentence with the bias and the quality of a base model."""
     quality = [find_score(scores, metric) for metric in ("perplexity", "distinct_2", "parroting")]
-    return note("base_model", name=name, pooled=headline_of(scores), quality=list(filter(None, quality)))
+    pooled = style_headline(scores)
+    return note("base_model", name=name, pooled=pooled, quality=list(filter(None, quality)))
 
 
 def read_sweep(folder: Path) -> Sweep:

@@ -87,7 +87,12 @@ CHECK_METRICS = (
         "second classifier",
         "Reduction by a classifier that made no labels; much smaller if tuning exploited the first one.",
     ),
-    Format("ratio_without_tag", "without tag", "Pooled FGB* without the control tag over the base’s.", unit="× base"),
+    Format(
+        "ratio_without_tag",
+        "without tag",
+        "Pooled FGB* of all answers without the control tag over the base’s.",
+        unit="× base",
+    ),
     Format("minutes", "minutes", "Minutes of tuning.", decimals=1),
 )
 METRICS = {metric.name: metric for metric in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS, *CHECK_METRICS)}
@@ -107,7 +112,7 @@ COLUMNS: list[str] = [METHOD, DECODING, SEED]
 COLUMNS += THRESHOLD_COLUMNS
 COLUMNS += [f"{name}{end}" for name in WITH_INTERVALS for end in ("", "_low", "_high")]
 COLUMNS += ["base", "base_low", "base_high", "ratio_without_tag", "minutes"]
-COLUMNS += ["worst_cluster", "worst_cluster_change", "cluster_changes", "folder", "failed"]
+COLUMNS += ["worst_cluster", "worst_cluster_change", "cluster_changes", "folder", "failed", "in_language"]
 
 
 @dataclass(frozen=True)
@@ -121,8 +126,9 @@ class Sweep:
     names of the base model and of the style classifier, "" if points have several, and `n` is the smallest and the
     largest number of responses of a measurement; all are in the captions of tables. `base_folder` is the folder of the
     (first) measurement of the base model, as on the command line, and `tuning` that of the tuning if there is one point
-    and its method trains. `people` has a sentence for each comparison: who is shown to be treated differently first of
-    all, before and after. `n_points` is the number of points when all have ended; 0: as many as `points` has.
+    and its method trains. `advice` has what each comparison of a loop advises, why, and what became of the person whom
+    it names first. `n_points` is the number of points when all have ended; 0: as many as `points` has.
+    `n_in_language` is the number of points whose bias is of the answers in the language of the request only.
     """
 
     title: str
@@ -135,8 +141,9 @@ class Sweep:
     n: Sequence[int] = ()
     base_folder: str = ""
     tuning: str = ""
-    people: Sequence[str] = ()
+    advice: Sequence[str] = ()
     n_points: int = 0
+    n_in_language: int = 0
 
     @cached_property
     def summary(self) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import pytest
 
 from evenhand.evaluation.facts import FACTS, Facts, Finding, read_findings, write_facts
 from evenhand.evaluation.metrics import load_family
+from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.words import has_sentence, sentence
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import BiasScore, Direction
@@ -115,6 +116,15 @@ def test_findings_are_read_as_they_were_written(tmp_path):
     (found,) = read_findings(tmp_path / FACTS, "a", "people")
     assert (found.kind, found.values["who"]["name"], found.values["n"]) == ("person", "ability", 3)
     assert read_findings(tmp_path / FACTS, "b", "people") == read_findings(tmp_path / "none", "a", "people") == []
+
+
+def test_a_decision_read_from_a_file_has_the_same_sentence(tmp_path):
+    """Its reasons are findings within a finding."""
+    decided = Finding("decision", {"advice": "measure more", "against": [], "open": [Finding("no_fall_shown")]})
+    write_facts(tmp_path / FACTS, {"a": Facts(headline=None, verdict=Finding("none"), decision=decided)})
+    (found,) = read_findings(tmp_path / FACTS, "a", "decision")
+    assert words(found) == words(decided) == "Measure more before you decide: no fall is shown."
+    assert read_findings(tmp_path / FACTS, "a", "people") == []
 
 
 def test_the_summary_of_a_tracker_has_what_each_family_found_and_no_texts():

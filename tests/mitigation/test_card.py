@@ -2,6 +2,7 @@
 
 from evenhand.evaluation.metrics.generation_bias.decision import FELL, ROSE, UNCHANGED
 from evenhand.mitigation.card import model_card, name_with_revision
+from tests.tiny_models import tiny
 
 TRAINING = {
     "train_losses": [(1, 2.0)],
@@ -28,7 +29,7 @@ FACTS = {
 
 
 def card(change):
-    return model_card(FACTS, {}, "org/base", kind="chat", chat_template=False, is_adapter=True, change=change)
+    return model_card(FACTS, {}, "org/base", tiny("gpt2"), is_adapter=True, change=change)
 
 
 def test_each_direction_of_a_change_has_its_own_claim():

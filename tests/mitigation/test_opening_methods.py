@@ -11,12 +11,13 @@ import transformers
 
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.models.contexts import encode_contexts, encode_responses
+from evenhand.evaluation.models.contexts import encode_contexts, encode_responses, render_contexts
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.likelihood.tokens import encode_pairs, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
+from evenhand.mitigation.card import EXAMPLE
 from evenhand.mitigation.edited_likelihoods import edited_log_likelihoods
 from evenhand.mitigation.hidden_state_maps import edited, edited_generation, load_maps
 from evenhand.mitigation.methods import trained_method
@@ -145,7 +146,7 @@ def test_a_response_that_is_too_long_has_no_likelihood_with_maps_either():
 def test_the_loader_on_the_card_does_the_same(tmp_path, strength):
     base = tiny_llama()
     folder, _ = fitted(base, tmp_path, strength=strength)
-    code = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)[1]
+    code, example = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
     ids = torch.tensor(encode_contexts(base, render(TEXTS, None, "")))
     options = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": None, "pad_token_id": 1}
     with edited_generation(base.model, load_maps(folder / MAPS_FILE), strength):
@@ -155,6 +156,10 @@ def test_the_loader_on_the_card_does_the_same(tmp_path, strength):
     exec(code, names)
     names["shrink"](base.model, str(folder / MAPS_FILE))
     assert base.model.generate(ids, **options).tolist() == ours != plain
+    names |= {"model": base.model, "tokenizer": base.tokenizer}
+    exec(example, names)
+    contexts = render_contexts(base, [EXAMPLE], [""], "")
+    assert names["context"]["input_ids"].tolist() == encode_contexts(base, contexts)
     assert len(code.splitlines()) < 20
 
 

@@ -90,7 +90,8 @@ def test_a_run_without_permutations_has_tested_no_difference(run, tmp_path):
     found = audit_facts(run, untested, criteria)
     assert facts["findings"] and found["findings"] is None
     page = audit_html({**json.loads(json.dumps(found)), "written": facts["written"]}, sha256="")
-    assert "not tested" in page and "No difference" not in page.replace("No difference was tested", "")
+    tested = "No difference of a single person or group was tested"
+    assert tested in page and "No difference" not in page.replace(tested, "")
 
 
 def test_buckets_of_two_axes_are_two_groups(run, tmp_path):
@@ -271,6 +272,13 @@ def test_what_is_shown_over_all_people_only_is_no_equal_treatment(run, tmp_path)
     assert "No difference between people is shown" not in page
     assert page.count("refusal (p = ") == 3
     assert "No difference between people is shown" in audit_html({**facts, "findings": [], "shown_over_all": []}, "")
+
+
+def test_what_is_shown_over_all_people_without_permutations_has_no_p_value(run, tmp_path):
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    page = audit_html({**facts, "findings": None, "shown_over_all": [{"outcome": "style", "p": None}]}, sha256="")
+    assert "Over all people together, a difference is shown in style." in page
+    assert "Whether single people differ was not tested; over all people together: style." in page
 
 
 def test_an_audit_has_the_cautions_of_the_report(run, tmp_path):

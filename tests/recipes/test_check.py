@@ -178,7 +178,7 @@ def test_what_would_decide_is_planned_from_the_answers_that_are_compared(runs):
     is_compared = prompts["template"].isin(prompts["template"].unique()[:12])
     common = frozenset(prompts["prompt_id"][is_compared])
     old, new = (read_answers(runs[name], only=common) for name in ("baseline", "worse"))
-    rise = _rise(runs["baseline"], old, new, max_rise=206)
+    rise = _rise(runs["baseline"], runs["worse"], old, new, max_rise=206)
     (plan,) = [detail.values["plan"] for detail in rise.details if detail.kind == "to_decide"]
     assert plan.values["n_now"] == 120
 
@@ -338,9 +338,27 @@ def test_a_baseline_without_bias_has_no_percentage(runs):
     assert worse.measured.values["excess"]["factor"] == 1.1 and worse.measured.values["excess"]["value"] > 0
     fairer, _ = check_findings(CheckSettings(run=runs["fairer"], against=runs["unbiased"], max_rise=10))
     assert fairer.status == INCONCLUSIVE and fairer.details[-1].kind == "to_decide_rise"
-    by_default, _ = check_findings(CheckSettings(run=runs["fairer"], against=runs["unbiased"]))
-    (chosen,) = [each for each in by_default.details if each.kind == "no_rise_showable"]
-    assert not chosen.values["has_bias"]  # more answers would not help
+
+
+def test_without_bias_in_the_baseline_the_run_itself_is_limited(runs, tmp_path):
+    """An unchanged model passes. Of both people, a half of 2,560 answers in 16 templates has style x.
+
+    Pooled FGB* is then about 0 with a standard deviation of about √2 · 2 · ¼ / 2,560 = 0.0003, far below 0.005; of
+    `worse`, it is about 0.77.
+    """
+    halves = np.tile(np.arange(2560) % 2, 2)
+    rng = np.random.default_rng(0)
+    folders = []
+    for name in ("old", "new"):
+        styles = np.concatenate([rng.permutation(half) for half in np.split(halves, 2)])
+        styled = write_measured(
+            tmp_path / name, np.eye(3)[styles], ["ok"] * 5120, has_scores=True, templates=16, permutations=99
+        )
+        folders.append(styled)
+    (limited, _) = check_findings(CheckSettings(run=folders[1], against=folders[0]))
+    assert (limited.limit.kind, limited.limit.values["thousandths"], limited.status) == ("pooled_fgb_limit", 5, HOLDS)
+    (worse, _) = check_findings(CheckSettings(run=runs["worse"], against=runs["unbiased"]))
+    assert (worse.limit.kind, worse.status) == ("pooled_fgb_limit", BROKEN)
 
 
 def test_the_default_limit_is_one_that_an_equal_model_keeps():
@@ -408,7 +426,7 @@ def test_the_assertion_for_pytest(runs):
     evenhand.assert_no_worse(runs["fairer"], against=runs["baseline"])
     with pytest.raises(AssertionError, match="broken: rise of pooled FGB.* ≤ 20%(.|\n)*a, x: "):
         evenhand.assert_no_worse(str(runs["worse"]), against=str(runs["baseline"]), max_rise=20)
-    with pytest.raises(AssertionError, match="^inconclusive: rise"):
+    with pytest.raises(AssertionError, match="^inconclusive: pooled FGB"):
         evenhand.assert_no_worse(runs["unbiased"], against=runs["fairer"])
     evenhand.assert_no_worse(runs["unbiased"], against=runs["fairer"], max_pooled_fgb=1000)
     with pytest.raises(InputError, match="against: "):

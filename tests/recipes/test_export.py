@@ -10,6 +10,7 @@ import sys
 from types import SimpleNamespace
 
 import huggingface_hub
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -30,11 +31,15 @@ from evenhand.evaluation.metrics.generation_bias.requested_language import IN_RE
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.generation import generate_responses
+from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
 from evenhand.evaluation.score import levels_of_run, write_scores
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.tables import join_batches
+from evenhand.mitigation.card import EXAMPLE
 from evenhand.mitigation.invocation import added_tokens
+from evenhand.mitigation.methods import trained_method
 from evenhand.recipes.export import (
     check_measured_as_exported,
     comparison_section,
@@ -47,7 +52,7 @@ from tests import tiny_checkpoints
 from tests.named_scores import named_score
 from tests.recorded_runs import write_run
 
-TAG, MESSAGE = " no_bias", "I'm a hard-of-hearing grandmother."
+TAG, MESSAGE = " no_bias", EXAMPLE
 TUNED = {
     "control_tag": TAG,
     "method": "control_tags",
@@ -66,7 +71,7 @@ TUNED = {
 }
 
 
-def tuning(folder, checkpoint, lora=None, **arguments):
+def tuning(folder, checkpoint, lora=None, system_prompt="", **arguments):
     """Write a tiny base with an adapter of random weights as `tune` leaves it, and the runs before it."""
     torch.manual_seed(0)
     base = load_dialogue_model(str(checkpoint(folder / "base")))
@@ -76,11 +81,16 @@ def tuning(folder, checkpoint, lora=None, **arguments):
     adapter = write_run(folder / "tune", "tune", labels="../label", method="control_tags") / "adapter"
     adapted.save_pretrained(adapter)
     base.tokenizer.save_pretrained(adapter)
-    tuned = TUNED | {"base": os.path.relpath(base.name, adapter), "base_revision": base.revision}
+    tuned = TUNED | {
+        "system_prompt": system_prompt,
+        "base": os.path.relpath(base.name, adapter),
+        "base_revision": base.revision,
+    }
     (adapter / "evenhand.json").write_text(json.dumps(tuned))
     write_run(folder / "label", "label", run="../train")
     (folder / "label" / "threshold.json").write_text(json.dumps({"alpha": 0, "beta": 0.25}))
-    write_run(folder / "train", "measure", decoding={"arguments": arguments or {"temperature": 0.7}})
+    model = {"name": "../base", "system_prompt": system_prompt or None}
+    write_run(folder / "train", "measure", model=model, decoding={"arguments": arguments or {"temperature": 0.7}})
     return folder / "tune"
 
 
@@ -118,7 +128,7 @@ def encoder_decoder(folder):
     return tiny_checkpoints.save_model(folder, model, scale=20)
 
 
-def snippet_answer(folder, monkeypatch):
+def snippet_answer(folder, monkeypatch, decoding=", max_new_tokens=8, do_sample=False"):
     """Run the lines of the card in its folder, greedily, without any module of Evenhand; return what is printed."""
     (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)
     printed = io.StringIO()
@@ -127,13 +137,13 @@ def snippet_answer(folder, monkeypatch):
             blocked.delitem(sys.modules, name)
         blocked.setitem(sys.modules, "evenhand", None)
         blocked.chdir(folder)
-        exec(code.replace("max_new_tokens=40", "max_new_tokens=8, do_sample=False"), {})
+        exec(code.replace("tokenizer=tokenizer)", f"tokenizer=tokenizer{decoding})"), {})
     return printed.getvalue().strip()
 
 
-def evenhand_answer(model, tag):
+def evenhand_answer(model, tag, arguments=None):
     (context,) = render_contexts(model, [MESSAGE], [""], tag)
-    (batch,) = generate_responses(model, [context], [0], {"max_new_tokens": 8})
+    (batch,) = generate_responses(model, [context], [0], arguments or {"max_new_tokens": 8})
     return batch[0].text
 
 
@@ -189,12 +199,35 @@ def test_the_exported_model_stops_and_answers_as_it_was_measured(checkpoint, arg
     tokenizer = AutoTokenizer.from_pretrained(folder)
     contexts = render_contexts(model, [f"I'm {number}." for number in range(8)], [""] * 8)
     measured = {}
-    for batch in generate_responses(model, contexts, [0] * 8, decoding_arguments(**arguments)):
+    for batch in generate_responses(model, contexts, [0] * 8, decoding_arguments("sample", arguments)):
         measured.update(batch)
     for row, ids in enumerate(encode_contexts(model, contexts)):
         output = plain.eval().generate(input_ids=torch.tensor([ids]), tokenizer=tokenizer)[0].tolist()
         assert output[len(ids) if is_causal else 1 :] == measured[row].ids
     assert any(not response.is_cut for response in measured.values()) or not is_causal
+
+
+@pytest.mark.parametrize("merge", [True, False])
+@pytest.mark.parametrize(
+    ("checkpoint", "system_prompt", "arguments"),
+    [
+        (chat_with_one_end, "Be kind.", {"stop_strings": list("aeiounstrl"), "suppress_tokens": [2, 7]}),
+        (chat_with_one_end, "", {}),
+        (tiny_checkpoints.gemma, "Be kind.", {}),
+        (tiny_checkpoints.dialogpt, "Be kind.", {}),
+        (encoder_decoder, "Be kind.", {}),
+    ],
+    ids=["stop strings", "end of a turn", "no system message", "no turns", "encoder-decoder"],
+)
+def test_the_lines_of_the_card_ask_decode_and_stop_as_measured(
+    checkpoint, system_prompt, arguments, merge, tmp_path, monkeypatch
+):
+    arguments = {"do_sample": False, "max_new_tokens": 9, "min_new_tokens": 2, **arguments}
+    tuned = tuning(tmp_path, checkpoint, system_prompt=system_prompt, **arguments)
+    export(ExportSettings(tuning=tuned, merge=merge, output_dir=tmp_path / "exported"))
+    model = load_dialogue_model(ModelSettings(name=str(tuned / "adapter"), system_prompt=system_prompt or None))
+    answer = evenhand_answer(model, TAG, decoding_arguments("sample", arguments))
+    assert snippet_answer(tmp_path / "exported" / "model", monkeypatch, "") == answer != ""
 
 
 def test_an_adapter_is_exported_alone_and_uploaded(tmp_path, monkeypatch):
@@ -369,6 +402,21 @@ def test_an_adapter_for_first_tokens_is_not_merged_and_its_card_says_so(tmp_path
     folder = tmp_path / "exported" / "model"
     assert "first 4 tokens of a response only" in (folder / "README.md").read_text()
     assert (folder / "adapter_model.safetensors").exists()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"stop_strings": ["\x1a"]}])
+def test_the_lines_of_the_card_switch_the_adapter_off_after_the_opening(arguments, tmp_path, monkeypatch):
+    """An opening that ends the response is not continued."""
+    arguments = {"do_sample": False, "max_new_tokens": 9, **arguments}
+    settings = of_first_tokens(tuning(tmp_path, chat_with_one_end, system_prompt="Be kind.", **arguments), "opening")
+    export(ExportSettings(**settings, merge=False))
+    model = ModelSettings(name=str(settings["tuning"] / "adapter"), system_prompt="Be kind.")
+    tuned = LoadedModel(model, DecodingSettings(arguments=arguments))
+    prompts = pd.DataFrame({"prompt_id": ["a"], "text": [MESSAGE], "persona": [""]})
+    (answer,) = join_batches(trained_method("opening").measured(tuned).respond(prompts))["response"]
+    (throughout,) = join_batches(tuned.respond(prompts))["response"]
+    assert snippet_answer(tmp_path / "exported" / "model", monkeypatch, "") == answer
+    assert (answer == throughout) == ("stop_strings" in arguments)
 
 
 @pytest.mark.parametrize("merge", [True, False])

@@ -8,6 +8,9 @@ import pytest
 
 import evenhand
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import NO_STYLE
+from evenhand.evaluation.metrics.generation_bias.pilot import pilot_of
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.statistics.accuracy import calibration_error, label_agreement
@@ -107,6 +110,23 @@ def test_responses_are_measured_by_a_judge_which_the_signature_names(files):
     assert facts["name"] == "some-judge" and facts["clusters"].endswith("clusters.json")
     assert facts["judge"]["server"] == url and facts["judge"]["answers"] == "log-probabilities"
     assert len(facts["judge"]["file_sha256"]) == 64 and "device" not in facts
+
+
+def test_a_judge_that_names_no_option_for_any_answer_is_on_the_page(files, tmp_path):
+    """It is not said that the answers are too few, or that more of them help: all eight have no style."""
+    rows = [(d, t, f"{t} {d}") for d in ("old", "young") for t in ("a", "b", "c", "d")]
+    frame = pd.DataFrame(rows, columns=["descriptor", "template", "response"]).assign(text="hi", axis="age")
+    with serving(choice=lambda body: {"message": {"content": "I'm sorry."}}) as (url, _):
+        arguments = {"style_classifier": settings_of(files, url), "style_clusters": files / "clusters.json"}
+        result = evenhand.measure_responses(frame, **arguments, permutations=9)
+    assert {score.reason for score in result.scores if score.metric in ("fgb", "scgb")} == {NO_STYLE}
+    result.report(tmp_path / "page.html")
+    page = " ".join((tmp_path / "page.html").read_text().split())
+    assert "8 of 8 answers have no style" in page and "No answer has a style" in page
+    assert "too few, or too much alike" not in page and "evenhand plan" not in page
+    without = Answers(frame, np.full((8, 2), np.nan), ["kind", "curt"])
+    with pytest.raises(InputError, match=f"^run: .*{NO_STYLE}; give another style classifier"):
+        pilot_of(without, tmp_path)
 
 
 def test_calibration_and_agreement_by_hand():

@@ -1,20 +1,24 @@
 """The commands that a report prints as next steps can be given to the run that they are printed for."""
 
+import math
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
-from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, run_steps
+from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, fall_step, run_steps
 from evenhand.evaluation.metrics.generation_bias.decision import DO_NOT_SHIP, MEASURE_MORE, SHIP
+from evenhand.evaluation.metrics.generation_bias.findings import answers_to_show
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import NOWHERE, ModelSettings, PromptSettings, ResponseFileSettings
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse
 from evenhand.recipes.measure import family_configs, measure, read_inputs
 from evenhand.recipes.settings import GENERATION_BIAS, MeasureSettings, family_config
+from tests.evaluation.metrics.generation_bias.golden_pages import LANGUAGE, change, level
 from tests.fault_server import serving
 from tests.measured_runs import write_measured
 from tests.testbed_settings import MODEL, generation_bias
@@ -91,12 +95,20 @@ def test_a_served_model_is_measured_again_with_its_server_and_its_system_prompt(
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
+def test_a_run_that_plan_refuses_is_not_planned(here, capsys):
+    """Of one template, pooled FGB* has an interval, but not over templates."""
+    write_measured(here / "runs" / "one", [[1, 0, 0], [0, 1, 0]] * 8, ["a"] * 16, has_scores=True)
+    config = FamilyConfig(model=MODEL, responses=ResponseFileSettings(name=Path("answers.csv")))
+    assert commands(run_steps(FamilyRun(Path("runs/one"), config), [], is_shown=True)).keys() == {"check"}
+    assert main(["plan", "runs/one"]) == 2 and "one template" in capsys.readouterr().err
+
+
 def test_recorded_answers_are_planned_and_checked(here, capsys):
     vectors = [[1, 0, 0], [0, 1, 0]] * 8 + [[0, 1, 0], [0, 0, 1]] * 8
     for name in ("old", "new"):
         write_measured(here / "runs" / name, vectors, ["a"] * 32, has_scores=True, templates=4)
     config = FamilyConfig(model=MODEL, responses=ResponseFileSettings(name=Path("answers.csv")))
-    found = commands(run_steps(FamilyRun(Path("runs/old"), config, common_scores=[]), [], is_shown=True))
+    found = commands(run_steps(FamilyRun(Path("runs/old"), config), [], is_shown=True))
     assert found.keys() == {"plan", "check"}
     assert main(found["plan"]) == 0
     check = [{"NEW_RUN": "runs/new"}.get(word, word) for word in found["check"]]
@@ -115,5 +127,25 @@ def test_recorded_answers_are_planned_and_checked(here, capsys):
     assert "--generation_bias.score_all" in compared["compare"] and "plan" in compared
     assert steps_if(MEASURE_MORE, unsure[0], can_score_more=True).keys() == {"compare"}
     assert steps_if(MEASURE_MORE, unsure[0]).keys() == {"plan"}
+    assert "plan" not in steps_if(MEASURE_MORE, "no_fall_shown", is_pilot=False)
     assert all(parse([{"NEW_RUN": "runs/old"}.get(word, word) for word in words]) for words in compared.values())
     assert capsys.readouterr().err == ""
+
+
+def test_a_fall_that_is_not_shown_leads_to_as_many_answers_as_show_it(here):
+    """From 12 to 4 of 52: the step has the number of answers to each template and person; none if the fall is shown."""
+    write_measured(here / "runs" / "old", [[1, 0, 0], [0, 1, 0]] * 8, ["a"] * 16, has_scores=True, templates=4)
+    sides = (level(mean=12 / 52, average=0.03, hits=12), level(mean=4 / 52, average=0.03, hits=4))
+    fell = change(
+        "Cuban-American", LANGUAGE, sides[0], replace(sides[1], interval=(-0.05, 0.2), certainty="inconclusive")
+    )
+    run = FamilyRun(Path("runs/old"), FamilyConfig(model=MODEL, prompts=PromptSettings(answers_per_cell=2)))
+    step = fall_step(run, [fell])
+    assert "“Cuban-American”" in step.text and "minutes a run" in step.text
+    words = step.words
+    n = int(words[words.index("--prompts.answers_per_cell") + 1])
+    assert n == math.ceil(answers_to_show(fell) / 52 * 2) >= 4
+    shown = replace(fell.values["after"], interval=(-0.05, 0.01))
+    assert fall_step(run, [Finding(fell.kind, {**fell.values, "after": shown})]) is None
+    of_a_file = FamilyConfig(model=MODEL, responses=ResponseFileSettings(name=Path("answers.csv")))
+    assert fall_step(FamilyRun(Path("runs/old"), of_a_file), [fell]) is None

@@ -9,6 +9,7 @@ import pytest
 from evenhand.evaluation.data.service import load_requests
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
+from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import shipped_numbers
 from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
 from evenhand.evaluation.runs.record import read_record, write_record
@@ -42,6 +43,29 @@ def test_the_designs_for_half_of_the_interval_and_for_a_reduction(run, capsys):
     assert [line.split()[:4] for line in lines if line.split()[:1] == ["this"]] == [["this", "run", "2", "10"]] * 2
     found = [line.split() for line in lines if line.split()[:1] == ["responses"]]
     assert int(found[0][3]) > HALF / 10 and sum(line.startswith("A ") for line in lines) == 2
+
+
+def test_a_plan_is_of_the_answers_whose_styles_the_report_shows(run, capsys):
+    """Two of 40 answers to a are in Spanish, as are their styles; a design counts all answers that are asked."""
+    whole = read_pilot(run)
+    is_other = np.arange(2 * HALF) % 20 == 0
+    is_other[HALF:] = False
+    values = {"prompt_id": [f"p{i}" for i in range(2 * HALF)], "other_language: other_language": is_other.astype(float)}
+    pd.DataFrame(values).to_parquet(run / "outcomes.parquet")
+    effect = {"kind": "descriptor", "outcome": "style", "name": "x", "unit": "a", "average": 0.5}
+    pd.DataFrame([effect | {"detectable": 0.1}]).to_parquet(run / "effects.parquet")
+    assert read_pilot(run) == whole
+    pd.DataFrame([effect | {"detectable": 0.2}]).to_parquet(run / f"{REQUESTED_EFFECTS}.parquet")
+    styled = read_answers(run)
+    codes = (to_codes(styled.table[name])[~is_other] for name in ("template", "descriptor"))
+    pilot = read_pilot(run)
+    assert pilot.estimate.value == pooled_spread(arrange_cells(styled.values[~is_other], *codes, min_count=1)).value
+    assert (pilot.design.n, pilot.design.templates, pilot.design.descriptors) == (2 * HALF, 10, 2)
+    plan(PlanSettings(run=run))
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert "of the answers in the language of the request" in first
+    (this,) = [line.split() for line in lines if line.split()[:2] == ["this", "run"]]
+    assert this[-1] == "20.0"
 
 
 def test_a_plan_has_no_more_templates_and_people_than_the_shipped_set(run):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.evaluation.runs.lock import RunLocked, run_lock
 from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.settings import checked
 from evenhand.recipes import loop as module
@@ -184,6 +185,16 @@ def test_an_error_of_a_method_does_not_end_the_others(tmp_path, ran, error):
             run_points([tagged, untagged], given, finished.append)
     assert untagged.comparison in folders and tagged.comparison not in folders and finished == [untagged]
     assert len(folders) == len(set(folders))
+
+
+def test_a_second_command_in_the_folder_is_refused_before_any_stage(tmp_path, ran):
+    folders, _ = ran
+    given = settings(tmp_path)
+    with run_lock(tmp_path), pytest.raises(RunLocked, match="at work"):
+        run_points(points_of(given), given)
+    assert folders == []
+    run_points(points_of(given), given)
+    assert folders
 
 
 @pytest.mark.parametrize("interval", [(-0.00012, 0.00031), None])

@@ -50,6 +50,15 @@ def test_a_log_that_grows_names_a_person_once(settings):
     assert "deaf <b>" not in page and "deaf &lt;b&gt;" in page
 
 
+def test_an_outcome_of_which_no_answer_has_a_value_is_said(settings, capsys):
+    """The requests, “Help me.”, are too short to tell their language, so that no answer is known to be in another."""
+    append(settings.logs, 60, 0.0, 0)
+    assert watch(settings.replaced(outcomes=["refusal", "other_language"])) == 0
+    said = "No answer has a value of “other_language”, so that nobody can be named for it."
+    assert said in capsys.readouterr().out
+    assert said in (settings.output_dir / "report.html").read_text(encoding="utf-8")
+
+
 def test_calls_in_pieces_are_as_one_call(settings, tmp_path):
     append(settings.logs, 400, 0.5, 2)
     lines = settings.logs.read_text().splitlines(keepends=True)

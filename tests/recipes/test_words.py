@@ -17,8 +17,10 @@ from tests.named_scores import named_score
 FOLDER = Path(__file__).with_name("golden")
 (SCREEN,) = load_family("screen").templates()
 DESIGN = {"descriptors": 40, "templates": 26, "responses": 4.25, "share_of_pairs": 1.0, "folder": "runs/m"}
+ESTIMATE = {"model_name": "org/model", "value": 0.0026, "interval": (0.001, 0.004)}
 PLAN = [
-    Finding("measured", {"model_name": "org/model", "value": 0.0026, "interval": (0.001, 0.004)}),
+    Finding("measured", {"in_language": False, **ESTIMATE}),
+    Finding("measured", {"in_language": True, **ESTIMATE}),
     Finding("pairs_with_answers", {"share": 0.25}),
     Finding("last_columns"),
     Finding("goal_of_width", {"width": 0.0015, "width_now": 0.003}),
@@ -43,6 +45,7 @@ WATCH = [
     Finding("without_person", {"n": 1200}),
     Finding("unreadable", {"n": 3}),
     Finding("unclear", {"n": 1}),
+    Finding("no_value", {"outcome": "refusal"}),
     Finding("rule", {"margin": 2.0, "error": 0.01}),
     Finding("about_evidence"),
     Finding("blocks", {"n": 4200}),

@@ -504,7 +504,7 @@ def match_responses(table: Mapping[str, list], prompt_ids: Sequence[str], path: 
     if problems := [f"{len(ids):,} {problem} ({min(ids)} …)" for problem, ids in wrong_ids.items() if ids]:
         raise InputError(
             "responses",
-            f"{path} needs one row for each of {len(prompt_ids):,} prompts, but {columns.PROMPT_ID}s are "
+            f"{path} needs one row for each of {len(prompt_ids):,} prompts; {columns.PROMPT_ID}s: "
             f"{', '.join(problems)}. Add an empty response for each missing one, and measure with the settings "
             "(prompts, seed, split) of the run that wrote the prompts.",
         )

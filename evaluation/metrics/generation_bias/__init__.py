@@ -96,8 +96,8 @@ from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, signed
 from evenhand.evaluation.settings import Access
+from evenhand.evaluation.statistics.cell_table import SetOfTests
 from evenhand.evaluation.statistics.level import ONE_LOOK
-from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.person_effects import joint_effects
 from evenhand.evaluation.tables import table_rows
 

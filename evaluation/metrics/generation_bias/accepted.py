@@ -20,8 +20,9 @@ from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import json_sha256, read_yaml
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
-from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED, read_answers
+from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED, PROMPTS, read_answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes, effects
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
     ComparedSide,
@@ -29,13 +30,18 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     JointTests,
     Part,
 )
+from evenhand.evaluation.metrics.generation_bias.requested_language import (
+    in_another_language,
+    is_language_shown,
+    without_vectors,
+)
 from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.classifier_kinds import classifier_labels
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.score_sections import change_table, group_label, score_changes
-from evenhand.evaluation.score import BiasScore, Kind
+from evenhand.evaluation.score import BiasScore, Kind, comparable_levels, levels_of_run
 from evenhand.evaluation.statistics.level import Level
 from evenhand.evaluation.tables import table_rows
 
@@ -141,11 +147,24 @@ def configured_accepted(config: FamilyConfig) -> pd.DataFrame:
     return read_accepted(config.settings.accepted, styles, clusters)
 
 
-def accepted_left_out(run: FamilyRun) -> list[Finding]:
-    """Return [which accepted differences all numbers of style leave out], or [] if the run has none."""
+def accepted_in_run(run: FamilyRun) -> list[dict[str, Json]]:
+    """Return the accepted differences that numbers of style leave out: entries on whom the run asks about.
+
+    An entry on nobody in the run, such as with a misprint, leaves nothing out.
+    """
     if not run.has(ACCEPTED):
         return []
-    accepted = table_rows(run.table(ACCEPTED).drop(columns="styles"))
+    prompts = run.table(PROMPTS)
+    found = []
+    for row in table_rows(run.table(ACCEPTED).drop(columns="styles")):
+        if row["kind"] in prompts and row["unit"] in set(prompts[row["kind"]].astype(str)):
+            found.append(row)
+    return found
+
+
+def accepted_left_out(run: FamilyRun) -> list[Finding]:
+    """Return [which accepted differences all numbers of style leave out], or [] if there are none."""
+    accepted = accepted_in_run(run)
     return [Finding("accepted_left_out", {"first": accepted[:MAX_NAMED], "n": len(accepted)})] if accepted else []
 
 
@@ -175,6 +194,8 @@ class AcceptedDifferences(Part):
             return []
         level = of_known_effects(run.responses.level)
         responses = read_answers(run.store.folder, with_accepted=True, level=level)
+        if is_language_shown(tests.people, tests.test_sets, tests.found):
+            responses = without_vectors(responses, in_another_language(run.outcomes[OTHER_LANGUAGE]))
         table = effects(
             responses,
             run.clusters,
@@ -189,18 +210,21 @@ class AcceptedDifferences(Part):
         if not before.has(ACCEPTED):
             return []
         level = of_known_effects(comparison.old.level)
-        table = effect_changes(
-            read_answers(before.folder, with_accepted=True, only=before.only, level=level),
-            read_answers(after.folder, with_accepted=True, only=after.only, level=level),
-            comparison.clusters,
-            groups=comparison.old.groups(),
-            permutations=0,
-        )
-        return accepted_scores(before.table(ACCEPTED), table, Kind.DIFFERENCE)
+        sides = [read_answers(run.folder, with_accepted=True, only=run.only, level=level) for run in (before, after)]
+        accepted = before.table(ACCEPTED)
+        scores = []
+        if comparison.in_language is not None:
+            has_style = comparison.in_language[0].has_value() & comparison.in_language[1].has_value()
+            sides = [without_vectors(responses, ~has_style) for responses in sides]
+            for name, responses in zip(("before", "after"), sides, strict=True):
+                table = effects(responses, comparison.clusters, groups=responses.groups(), permutations=0)
+                scores += levels_of_run(accepted_scores(accepted, table, Kind.LEVEL), name)
+        table = effect_changes(sides[0], sides[1], comparison.clusters, groups=comparison.old.groups(), permutations=0)
+        return [*accepted_scores(accepted, table, Kind.DIFFERENCE), *scores]
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
         run = side.run
-        if not run.has(ACCEPTED):
+        if not run.has(ACCEPTED) or comparison.in_language is not None:
             return []
         level = of_known_effects(side.responses.level)
         answers = read_answers(run.folder, with_accepted=True, only=run.only, level=level)
@@ -220,6 +244,8 @@ class AcceptedDifferences(Part):
                 accepted[group_label(score)] = (score.metric, score.form, score.group)
         if not accepted:
             return []
-        found = score_changes(accepted, (before.scores, after.scores, changes.scores))
+        old = comparable_levels(before.scores, changes.scores, "before")
+        new = comparable_levels(after.scores, changes.scores, "after")
+        found = score_changes(accepted, (old, new, changes.scores))
         table = change_table("Difference, points", "who and what", found)
         return [Section("Accepted differences", [note("accepted")], tables=[table], first_screen=True)]

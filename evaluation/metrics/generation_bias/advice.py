@@ -1,8 +1,10 @@
 """What a report tells somebody who decides: what the bias may mean, how to decide, what to do next."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import pandas as pd
 
@@ -15,14 +17,17 @@ from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
 from evenhand.evaluation.metrics.generation_bias.decision import DO_NOT_SHIP, SHIP
 from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
+from evenhand.evaluation.metrics.generation_bias.findings import answers_to_show
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, search_fragment
+from evenhand.evaluation.metrics.generation_bias.pilot import can_plan
 from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.kinds import has_weights
-from evenhand.evaluation.report.numbers import sanitize
+from evenhand.evaluation.report.numbers import MINUTE, sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
+from evenhand.evaluation.runs.record import FinishedRecord, read_record
 from evenhand.evaluation.settings import NOWHERE, ModelSettings, server_api
 
 # Settings of a model that the next command repeats, in addition to the name; the device is not one of them.
@@ -102,7 +107,7 @@ def run_steps(run: FamilyRun, findings: Sequence[EffectRow], *, is_shown: bool) 
     steps = [Step(note("step_read", both=False), link=_responses_link(findings))]
     if run.config.has_weights and (findings or is_shown):
         steps.append(Step(note("step_loop"), ["evenhand", "loop", folder]))
-    else:
+    elif can_plan(folder):
         steps.append(Step(note("step_plan"), ["evenhand", "plan", folder]))
     asked_everyday = bool(run.config.prompts.cues)
     if not asked_everyday and run.config.open_model().can_be_asked and _holds_conversations(run):
@@ -148,7 +153,14 @@ def _model_flags(model: ModelSettings) -> list[str]:
 
 
 def comparison_steps(
-    before: Path, after: Path, decided: Finding, *, has_costs: bool = True, can_score_more: bool = False
+    before: Path,
+    after: Path,
+    decided: Finding,
+    *,
+    has_costs: bool = True,
+    can_score_more: bool = False,
+    is_pilot: bool = True,
+    show_fall: Step | None = None,
 ) -> list[Step]:
     """Return what to do after a comparison of the runs in two folders.
 
@@ -157,6 +169,8 @@ def comparison_steps(
         decided: the `decision`.
         has_costs: whether the comparison measured costs; more answers measure none.
         can_score_more: whether costs are of a sample of the answers.
+        is_pilot: whether the run before can be planned with (`can_plan`).
+        show_fall: the `fall_step`.
     """
     steps = [Step(note("step_read", both=True), link=Link("person by person", RESPONSES_PAGE))]
     if decided.values["advice"] == SHIP:
@@ -173,9 +187,31 @@ def comparison_steps(
     if "costs_perhaps_too_large" in kinds and can_score_more:
         flags = ["--generation_bias.score_all", "true", "--output_dir", "runs/all_scored"]
         steps.append(Step(note("step_score_all"), [*compare, *flags]))
-    if kinds - {"costs_unknown", "costs_perhaps_too_large"} or len(steps) == 1:
+    if is_pilot and (kinds - {"costs_unknown", "costs_perhaps_too_large"} or len(steps) == 1):
         steps.append(Step(note("step_plan"), ["evenhand", "plan", before]))
-    return steps
+    return steps if show_fall is None else [*steps, show_fall]
+
+
+def fall_step(before: FamilyRun, people: Sequence[Finding]) -> Step | None:
+    """Return the command with as many answers as show what became of somebody, and their time; None if nobody is open.
+
+    Args:
+        before: the run before, which is measured again, as the run after is.
+        people: the findings of a comparison; the first fall that is not shown (`answers_to_show`) is meant.
+    """
+    needed = next(((found, n) for found, n in zip(people, map(answers_to_show, people), strict=True) if n), None)
+    if needed is None or not before.config.open_model().can_be_asked:
+        return None
+    found, n = needed
+    factor = n / found.values["before"].n
+    record = read_record(before.folder, "run")
+    minutes = None if record is None else factor * cast(FinishedRecord, record)["seconds"]["total"] / MINUTE
+    prompts = before.config.prompts
+    text = note("step_fall", name=found.values["who"].name, n=n, n_now=found.values["before"].n, minutes=minutes)
+    model = before.config.model
+    answers = str(math.ceil(factor * prompts.answers_per_cell))
+    command = ["evenhand", "measure", _name_or_path(model.name), "--prompts.answers_per_cell", answers]
+    return Step(text, [*command, *_model_flags(model)], is_private=model.system_prompt is not None)
 
 
 def _responses_link(findings: Sequence[EffectRow]) -> Link:

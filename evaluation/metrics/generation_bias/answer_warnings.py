@@ -16,6 +16,7 @@ from evenhand.evaluation.data.readers.response_logs import UNANSWERED
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES, Answers, read_answers
+from evenhand.evaluation.metrics.generation_bias.classification import read_unread
 from evenhand.evaluation.models.remote import ANSWERED_BY
 
 MAX_REASONS = 5  # cautions about missing answers
@@ -41,7 +42,8 @@ def answer_cautions(run: FamilyRun) -> list[Finding]:
     found += reasoned(responses)
     found += other_models(prompts, responses)
     found += other_texts(prompts, responses)
-    found += without_style(read_answers(run.folder, only=run.only))
+    if not read_unread(run.folder):  # which has a caution of its own
+        found += without_style(read_answers(run.folder, only=run.only))
     if model.can_be_asked and model.samples:
         found += equal_answers(prompts, responses)
     if not model.can_be_asked:
@@ -132,10 +134,9 @@ def other_texts(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[Finding]
 
 
 def without_style(responses: Answers) -> list[Finding]:
-    """Return [the answers that the style classifier gave no style], unless all or none have one, else []."""
-    has_style = responses.has_value()
-    is_without = responses.is_nonempty() & ~has_style
-    if not is_without.any() or not has_style.any():  # a classifier that reads nothing has a caution of its own
+    """Return [the answers that the style classifier gave no style], or [] if all have one."""
+    is_without = responses.is_nonempty() & ~responses.has_value()
+    if not is_without.any():
         return []
     return [Finding("without_style", _whose(responses.table, is_without))]
 

@@ -26,18 +26,15 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
 )
 from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     REQUESTED_EFFECTS,
-    SHOWN,
     difference_bound,
     style_tests,
 )
-from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_table
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
     find_headline,
     is_pooled_fgb,
     spread_scores,
 )
-from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
@@ -49,16 +46,21 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
 from evenhand.evaluation.metrics.generation_bias.parts.effects import found_effects
 from evenhand.evaluation.metrics.generation_bias.parts.spread import variance_share_score
 from evenhand.evaluation.metrics.generation_bias.people import People
-from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED, in_another_language
+from evenhand.evaluation.metrics.generation_bias.requested_language import (
+    IN_REQUESTED,
+    REQUESTED,
+    in_another_language,
+    is_language_shown,
+    styles_without,
+)
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import BiasScore, Form, levels_of_run
+from evenhand.evaluation.statistics.cell_table import SetOfTests
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
-from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 
 CUE_SHARE = "cue_share"
-REQUESTED = "requested"  # the set of tests of the styles of the responses in the request's language
 # Groups of the scores.
 BY_SECOND = {"classifier": "second"}
 TUNED = {"tuned": "yes"}
@@ -82,11 +84,10 @@ class Cuts(Part):
     def test_sets(self, run: ClassifiedRun, people: People) -> list[SetOfTests]:
         styles = style_tests(people.responses, run.clusters)
         test_sets = []
-        if OTHER_LANGUAGE in run.outcomes:
-            is_other = in_another_language(run.outcomes[OTHER_LANGUAGE])[people.is_compared]
-            if is_other.any():
-                values = np.where(is_other[:, None], np.nan, styles.values)
-                test_sets.append(SetOfTests(REQUESTED, values, styles.sums))
+        is_other = in_another_language(run.outcomes[OTHER_LANGUAGE]) if OTHER_LANGUAGE in run.outcomes else None
+        if is_other is not None and is_other[people.is_compared].any():
+            in_language = answers_in_language(run).rows(people.is_compared)
+            test_sets.append(SetOfTests(REQUESTED, in_language.values, styles.sums))
         for cue, is_cue in cues(people.responses).items():
             values = np.where(is_cue[:, None], styles.values, np.nan)
             test_sets.append(SetOfTests(f"{columns.CUE}: {cue}", values, has_effects=False))
@@ -110,15 +111,10 @@ class Cuts(Part):
         return scores
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
-        scores = []
-        old = comparison.old
-        new = comparison.new
-        for group, is_in_group in groups_by_tuning(old):
-            scores += overall_changes(old.rows(is_in_group), new.rows(is_in_group), group)
-        if comparison.in_language is not None:
-            scores += _requested_changes(*comparison.in_language)
+        old, new = comparison.in_language or (comparison.old, comparison.new)
         before = comparison.before
         after = comparison.after
+        pairs = [(group, old.rows(chosen), new.rows(chosen)) for group, chosen in groups_by_tuning(old)]
         if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
             first = _second_classifier(before)
             second = _second_classifier(after)
@@ -127,21 +123,47 @@ class Cuts(Part):
                     "after",
                     f"{SECOND_STYLE_CLASSIFIER} is {second}, but {first} in before; measure it again with the same.",
                 )
-            old = read_answers(before.folder, second=True, only=before.only, level=old.level)
-            new = read_answers(after.folder, second=True, only=after.only, level=new.level)
-            scores += overall_changes(old, new, BY_SECOND)
+            pairs.append((BY_SECOND, _by_second(comparison, before), _by_second(comparison, after)))
+        scores = []
+        for group, of_before, of_after in pairs:
+            scores += overall_changes(of_before, of_after, group)
+            if comparison.in_language is not None:
+                scores += _levels_of_both(of_before, of_after, group)
+        if comparison.in_language is not None:
+            of_both = [*overall_changes(old, new, IN_REQUESTED), *_levels_of_both(old, new, IN_REQUESTED)]
+            scores += [score for score in of_both if score.form == Form.POOLED_CORRECTED]
         return scores
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
+        if comparison.in_language is not None:
+            return []  # `compare` returns those of the answers in the language of the request
         responses = side.responses
         scores = []
         for group, is_in_group in groups_by_tuning(responses):
             scores += overall_scores(responses.rows(is_in_group), group)
         if side.run.has(SECOND_STYLES):
-            run = side.run
-            second = read_answers(run.folder, second=True, only=run.only, level=responses.level).rows(side.is_compared)
+            second = _by_second(comparison, side.run).rows(side.is_compared)
             scores += second_scores(second, _second_classifier(side.run))
         return scores
+
+
+def _by_second(comparison: Comparison, run: FamilyRun) -> Answers:
+    """Return the compared responses of a run with their styles by the second classifier."""
+    level = comparison.old.level
+    second = read_answers(run.folder, second=True, only=run.only, level=level)
+    if comparison.in_language is None:
+        return second
+    has_style = comparison.in_language[0].has_value()
+    return styles_without(second, ~has_style, run.folder, only=run.only, second=True)
+
+
+def _levels_of_both(old: Answers, new: Answers, group: Mapping[str, str]) -> list[BiasScore]:
+    """Return the scores of both runs where both have a style vector, next to their changes."""
+    has_both = old.has_value() & new.has_value()
+    scores = []
+    for name, responses in (("before", old), ("after", new)):
+        scores += levels_of_run(overall_scores(responses.rows(has_both), group), name)
+    return scores
 
 
 def cues(responses: Answers) -> dict[str, np.ndarray]:
@@ -177,27 +199,14 @@ def second_scores(responses: Answers, classifier: Any) -> list[BiasScore]:
 
 def overall_changes(old: Answers, new: Answers, group: Mapping[str, str]) -> list[BiasScore]:
     """Return the differences and reductions of FGB* and pooled FGB* over all rows, with the given group."""
-    changes = compare_generation_bias(
-        old,
-        new,
-        {},
-        by_axis=False,
-    )
+    changes = compare_generation_bias(old, new, {}, by_axis=False)
     return [replace(score, group=group) for score in changes]
-
-
-def _requested_changes(old: Answers, new: Answers) -> list[BiasScore]:
-    """Return pooled FGB* of both runs, and its changes, where the answers of both are in the request's language."""
-    has_both = old.has_value() & new.has_value()
-    scores = overall_changes(old, new, IN_REQUESTED)
-    for name, responses in (("before", old), ("after", new)):
-        scores += levels_of_run(overall_scores(responses.rows(has_both), IN_REQUESTED), name)
-    return [score for score in scores if score.form == Form.POOLED_CORRECTED]
 
 
 def _second_classifier(run: FamilyRun) -> Any:
     """Return what a run's signature says of its second style classifier."""
-    return find_headline(run.scores, **BY_SECOND).signature.get(STYLE_CLASSIFIER)
+    headline = find_headline(run.scores, group=BY_SECOND)
+    return None if headline is None else headline.signature.get(STYLE_CLASSIFIER)
 
 
 def cue_shares(responses: Answers) -> list[BiasScore]:
@@ -226,15 +235,12 @@ def _requested_scores(run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
 
     These are FGB*, pooled FGB* and the bound of single differences.
     """
-    if REQUESTED not in tests.found:
-        return []
-    on_language = measure_table(tests.people, tests.test_sets[LANGUAGE], tests.found[LANGUAGE])
-    if not len(shown_in_another_language(on_language)):
+    if not is_language_shown(tests.people, tests.test_sets, tests.found):
         return []
     effects = found_effects(tests, REQUESTED, run.clusters)
     run.store.write(REQUESTED_EFFECTS, effects)
     scores = [replace(difference_bound(effects), group=IN_REQUESTED)]
-    in_requested = run.responses.rows(~in_another_language(run.outcomes[OTHER_LANGUAGE]))
+    in_requested = answers_in_language(run).rows(~in_another_language(run.outcomes[OTHER_LANGUAGE]))
     for score in overall_scores(in_requested, IN_REQUESTED):
         if score.form == Form.CORRECTED:
             scores.append(score)
@@ -243,7 +249,6 @@ def _requested_scores(run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
     return scores
 
 
-def shown_in_another_language(effects: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of outcome effects on descriptors that are shown to get more responses in another language."""
-    of_outcome = effects[(effects["outcome"] == OTHER_LANGUAGE) & (effects["kind"] == columns.DESCRIPTOR)]
-    return of_outcome[(of_outcome["certainty"] == SHOWN) & (of_outcome["effect"] > 0)]
+def answers_in_language(run: ClassifiedRun) -> Answers:
+    """Return the responses of a run without the style vectors of those in another language than their requests."""
+    return styles_without(run.responses, in_another_language(run.outcomes[OTHER_LANGUAGE]), run.store.folder)

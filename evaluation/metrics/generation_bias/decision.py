@@ -87,12 +87,14 @@ def decision(
     max_size: float,
     max_cost: float,
     has_serious_fall: bool = False,
+    overall_rises: Sequence[Finding] = (),
 ) -> Finding:
     """Return what a comparison advises, as a finding of the kind "decision", with what is against it and what is open.
 
     The second model may ship if the difference fell, or that of somebody in something serious, and the intervals of
     what is left and of each cost are within the limits. It may not if the difference rose, if an interval is beyond its
-    limit, or if somebody is shown to get more of something serious than before. Otherwise more has to be measured.
+    limit, or if somebody, or people overall, are shown to get more of something serious than before. Otherwise more has
+    to be measured.
 
     Args:
         direction: how the whole difference in style changed; a value that is no direction means that it is unknown.
@@ -102,8 +104,9 @@ def decision(
         max_size: the largest difference, in answers of 100, with which the second model may ship.
         max_cost: the largest cost, in %, that is called small.
         has_serious_fall: whether somebody's difference in something serious is shown to have fallen.
+        overall_rises: findings on serious outcomes that more answers of all people have than before.
     """
-    against = [Finding("serious_rise", {"person": found}) for found in serious_rises]
+    against = [*(Finding("serious_rise", found.values) for found in serious_rises), *overall_rises]
     still_open = []
     if direction == ROSE:
         against.append(Finding("difference_rose"))

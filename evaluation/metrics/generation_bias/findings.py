@@ -4,12 +4,14 @@ A finding is a row of a table of effects: of `effects.parquet`, or of outcomes s
 the one that allows for the selection of the row among all rows of the page.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.gendered_translations import language_name
@@ -31,14 +33,15 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     only_shifted,
     read_effects,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS, side_effects
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS, risen_outcomes, side_effects
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import NONCE
 from evenhand.evaluation.report.page import Example, Section
-from evenhand.evaluation.score import Form
-from evenhand.evaluation.statistics.intervals import share_interval
+from evenhand.evaluation.score import BiasScore, Form, find_score
+from evenhand.evaluation.statistics.intervals import CONFIDENCE, Z, share_interval
+from evenhand.evaluation.statistics.person_effects import POWER, share_variance
 from evenhand.evaluation.tables import table_rows
 
 MAX_OF_EACH = 3  # people in sentences on a serious outcome
@@ -109,9 +112,9 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
     """Return the rows of shown effects to name: another language and refusals, then styles, then other outcomes.
 
     Of each serious outcome, those who get more of it, and of all styles together, the largest ones; of each other
-    outcome, the largest one, of somebody who is not named yet if there is one. A person or group occurs once in each; a
-    group does not occur if one of its people does. Which language answers are in is a part of whether it is another one
-    than the request's.
+    outcome, the largest one: where one person differs, all others are on the other side of the average. A person or
+    group occurs once in each; a group does not occur if one of its people does. Which language answers are in is a part
+    of whether it is another one than the request's.
     """
     shown = outcome_effects[outcome_effects["certainty"] == SHOWN]
     rows = []
@@ -123,10 +126,7 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
     if OTHER_LANGUAGE not in set(outcome_effects["outcome"]):
         further = shown[~shown["outcome"].isin(serious)]
     for name in dict.fromkeys(further["outcome"]):
-        named = {row["unit"] for row in rows}
-        of_outcome = further[further["outcome"] == name]
-        of_others = of_outcome[~of_outcome["unit"].isin(named)]
-        rows += _largest(of_others if len(of_others) else of_outcome, 1)
+        rows += _largest(further[further["outcome"] == name], 1)
     return rows
 
 
@@ -230,6 +230,59 @@ def is_serious_fall(found: Finding) -> bool:
     if values["outcome"].name not in serious_measures() or not _gets_more(values["before"]):
         return False
     return values["after"].interval[1] < values["before"].interval[0]
+
+
+def answers_to_show(found: Finding) -> int | None:
+    """Return how many answers of each run show a fall of a serious outcome as large as it seems, with 80 % power.
+
+    None if the fall is shown, or none from a shown difference. A fall is shown if the interval of the difference after
+    ends below the one before (`is_serious_fall`): if d > z (s₁ + s₂) for a fall d with the standard errors s₁ and s₂,
+    z = 1.96. With f times as many answers they are s / √f, and d varies by √(s₁² + s₂²) / √f. So 80 % need
+    √f = (z (s₁ + s₂) + 0.84 √(s₁² + s₂²)) / d. The difference before has to be shown again, with the correction for
+    all tests: one at the threshold t · s₁ is, with 80 %, if √f = 1 + 0.84 / t, and so with f = 2, since t > 1.96.
+    """
+    before = found.values["before"]
+    after = found.values["after"]
+    effects = before.mean - before.average, after.mean - after.average  # around which the intervals are
+    fall = effects[0] - effects[1]
+    is_open = found.values["outcome"].name in serious_measures() and _gets_more(before) and not is_serious_fall(found)
+    if not is_open or fall <= 0:
+        return None
+    # The upper end of a shown difference is two-sided, that of another one is one-sided (`Effects.high`).
+    quantile = Z if after.certainty == SHOWN else float(ndtri(CONFIDENCE))
+    errors = []
+    for side, effect, z in ((before, effects[0], Z), (after, effects[1], quantile)):
+        high = side.interval[1]  # its error is that of the share there, √(p (1 − p)), and not of the one that is seen
+        at_seen = share_variance(np.array(side.mean)) / share_variance(np.array(side.average + high))
+        errors.append((high - effect) / z * math.sqrt(at_seen))
+    needed = Z * sum(errors) + float(ndtri(POWER)) * math.hypot(*errors)
+    return math.ceil(max(2.0, (needed / fall) ** 2) * before.n)
+
+
+def overall_rises(changes: Sequence[BiasScore], named: Sequence[Finding], language: str | None) -> list[Finding]:
+    """Return the serious outcomes that more answers of all people have than before, as `check` finds them.
+
+    The kinds are "outcome_rose" and, if only its spread between people rose, "outcome_apart".
+
+    Args:
+        changes: the scores of a comparison.
+        named: findings on people whose rises are told (`is_serious_rise`): these outcomes are left out.
+        language: the language of the requests.
+    """
+    told = {found.values["outcome"].name for found in named}
+    risen = [found.values["change"] for found in risen_outcomes(changes)]
+    rises = []
+    for metric in dict.fromkeys(change.metric for change in risen if change.metric not in told):
+        measure = find_measure(metric)
+        levels = [find_score(changes, metric, Form.MEAN, run=side) for side in ("before", "after")]
+        assert measure and levels[0] and levels[1]  # it is serious, and was compared
+        outcome = Outcome(metric, metric, measure.predicate, ValueKind.SHARE)
+        if not any(change.metric == metric and change.form == Form.MEAN for change in risen):
+            rises.append(Finding("outcome_apart", {"outcome": outcome}))
+            continue
+        sides = {"before": levels[0].value, "after": levels[1].value}
+        rises.append(Finding("outcome_rose", {"outcome": outcome, **sides, "language": language}))
+    return rises
 
 
 def _gets_more(level: Level) -> bool:

@@ -27,8 +27,8 @@ def measurement_table(facts: Facts, *, are_cut: bool = False) -> Table:
     rows = [*map(_person_row, people), _size_row(facts.size)]
     for found in facts.explanations:
         if found.kind in IN_TABLE:
-            label = note("style_of_one_person", **facts.size.values)
-            rows.append(Row(label, (_limit_cell(found.values["bound"]), EMPTY, EMPTY)))
+            label = words(Finding("style_of_one_person", facts.size.values))
+            rows.append(Row(label, (EMPTY, EMPTY, _limit_cell(found.values["bound"]))))
     about = note("about_first_table", has_people=bool(people))
     return Table("In numbers", ("", "measured", "average", "estimated difference"), tuple(rows), about)
 
@@ -64,8 +64,8 @@ def _difference_cell(found: Finding) -> Cell:
 def _size_row(found: Finding) -> Row:
     size: Size = found.values["size"]
     bounds = size.interval and (100 * size.interval[0], 100 * size.interval[1])
-    cells = (_size_cell(size, interval(bounds, 1)), EMPTY, Cell(note("size_in_words", size=size)))
-    return Row(note("style_of_everybody", **found.values), cells)
+    cells = (EMPTY, EMPTY, _size_cell(size, interval(bounds, 1)))
+    return Row(words(Finding("style_of_everybody", found.values)), cells)
 
 
 def _size_cell(size: Size, beside: str) -> Cell:
@@ -83,9 +83,9 @@ def comparison_table(facts: Facts, *, are_cut: bool = False) -> Table:
     for found in facts.explanations:
         if found.kind in IN_TABLE:
             limits = [_limit_cell(found.values[side]) for side in ("before", "after")]
-            rows.append(Row(note("style_of_one_person", **facts.size.values), (*limits, EMPTY)))
+            rows.append(Row(words(Finding("style_of_one_person", facts.size.values)), (*limits, EMPTY)))
     rows += map(_cost_row, facts.costs)
-    about = note("about_changes_first", **facts.decision.values)
+    about = words(Finding("about_changes_first", facts.decision.values))
     return Table("Before and after", ("", "before", "after", "change"), tuple(rows), about)
 
 
@@ -103,8 +103,8 @@ def _changed_size_row(found: Finding) -> Row:
     for side in ("before", "after"):
         size: Size = found.values[side]
         sides.append(_size_cell(size, note("size_in_words", size=size)))
-    change = Cell(note("style_changed", **found.values), prose=True)
-    return Row(note("style_of_everybody", **found.values), (*sides, change))
+    change = Cell(words(Finding("style_changed", found.values)), prose=True)
+    return Row(words(Finding("style_of_everybody", found.values)), (*sides, change))
 
 
 def _cost_row(cost: Cost) -> Row:

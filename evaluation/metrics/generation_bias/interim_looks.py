@@ -51,8 +51,16 @@ from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
     pooled_estimate,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
+from evenhand.evaluation.metrics.generation_bias.engine.values import measured_values
 from evenhand.evaluation.metrics.generation_bias.headline import moved_share
-from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS
+from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS, Context
+from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.requested_language import (
+    in_another_language,
+    styles_without,
+    without_vectors,
+)
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.models.classifier_kinds import kind_of, load_style_classifier
@@ -155,7 +163,7 @@ def _ask_look_by_look(
         if not language_fault(settings.style_classifier.name, responses):
             exact = censors_as_paper(config)
             styles = styles_of_responses(store, STYLES, classifier, asked, responses, exact=exact)
-            at_look = partial(_interval_at_look, config, question, asked, styles, plan.level(look))
+            at_look = partial(_interval_at_look, config, question, asked, responses, styles, plan.level(look))
             bounds = processes.on_rank_zero(at_look)
         decided = decided_range(bounds, question.limits)
         stop = Stop(
@@ -175,19 +183,56 @@ def _ask_look_by_look(
 
 
 def _interval_at_look(
-    config: FamilyConfig, question: Question, prompts: pd.DataFrame, styles: pd.DataFrame, level: Level
+    config: FamilyConfig,
+    question: Question,
+    prompts: pd.DataFrame,
+    answers: pd.DataFrame,
+    styles: pd.DataFrame,
+    level: Level,
 ) -> Interval | None:
-    """Return the interval of the number in question, at a look, from the prompts and styles of the answers so far."""
-    settings = config.settings
+    """Return the interval of the number in question, at a look, from the prompts, answers and styles so far.
+
+    If answers are in another language than their requests, it contains the interval of all answers and that of the
+    others: whether the report leaves them out is known at the end only, and either number is decided then.
+    """
     vectors = styles.drop(columns=list(STYLE_COLUMNS), errors="ignore")
-    responses = Answers(prompts, vectors.to_numpy(), vectors.columns.tolist(), level=level)
+    table = pd.concat([prompts, answers.drop(columns=columns.PROMPT_ID)], axis=1)
+    responses = sorted_by_prompt(Answers(table, vectors.to_numpy(), vectors.columns.tolist(), level=level))
+    baseline = None
+    against = config.settings.against
+    only = frozenset(table[columns.PROMPT_ID])
+    if question.max_rise is not None:
+        baseline = read_answers(against, only=only, level=level)
+    is_other = np.zeros(len(responses), dtype=bool)
+    if LANGUAGE in config.settings.outcomes:
+        for side in [responses] if baseline is None else [responses, baseline]:
+            values = measured_values(OTHER_LANGUAGE, side.table, Context(config.prompts.language))
+            is_other |= in_another_language(values)
+    found = [_interval_of(config, question, responses, baseline)]
+    if is_other.any():
+        of_baseline = None if baseline is None else styles_without(baseline, is_other, against, only=only)
+        found.append(_interval_of(config, question, without_vectors(responses, is_other), of_baseline))
+    known = [interval for interval in found if interval is not None]
+    if len(known) < len(found):
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def _interval_of(
+    config: FamilyConfig, question: Question, responses: Answers, baseline: Answers | None
+) -> Interval | None:
+    """Return the interval of the number in question, of the responses that have a style vector.
+
+    `baseline` has the responses of the baseline of `max_rise` to the same prompts.
+    """
+    settings = config.settings
+    level = responses.level
     if settings.accepted is not None:
         responses = without_accepted(responses, configured_accepted(config))
     if question.is_about_spread:
         return pooled_estimate(all_cells(responses), level=level).estimate.interval
-    if question.max_rise is not None:
-        baseline = read_answers(settings.against, only=frozenset(prompts[columns.PROMPT_ID]), level=level)
-        return excess_over_baseline(baseline, sorted_by_prompt(responses), 1 + question.max_rise / 100).interval
+    if baseline is not None and question.max_rise is not None:
+        return excess_over_baseline(baseline, responses, 1 + question.max_rise / 100).interval
     table = effects(
         responses,
         load_style_clusters(settings.style_clusters, responses.columns),

@@ -1,7 +1,8 @@
 """The findings of `check`, as data: whether limits of a run's bias hold, and whether any descriptor became worse.
 
 A limit of a score holds if the whole 95 % interval is within it, is broken if the whole interval is beyond it, and is
-inconclusive otherwise. If no limit of the rise is given, the smallest that these runs can show to hold is taken.
+inconclusive otherwise. If no limit of the rise is given, the smallest that these runs can show to hold is taken; if the
+baseline shows no bias, which has no rise in percent, pooled FGB* of the run itself is limited.
 
 Effects on descriptors have no limit: a single effect that is shown to have grown breaks the check. Its p-value is
 adjusted for all descriptors, groups and styles (`effect_changes`). A shown rise of the answers in another language,
@@ -47,28 +48,26 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 from evenhand.evaluation.metrics.generation_bias.headline import find_size, moved_share
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, read_effects
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import NEGLIGIBLE, compared_values, risen_outcomes
 from evenhand.evaluation.metrics.generation_bias.pilot import pilot_of
 from evenhand.evaluation.metrics.generation_bias.requested_language import compared_in_language, style_group
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
-from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     is_significant,
     shows_difference,
     smallest_design,
 )
-from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 from evenhand.evaluation.tables import table_rows
 
 # A run with few permutations gets more for the changes of effects, whose p-values by the largest of all changes are
 # otherwise unsteady.
 PERMUTATIONS_PER_STYLE = 40
 RISES = tuple(round(0.05 * step, 2) for step in range(2, 21))  # limits of a rise to choose from: 10 to 100 %
-NEGLIGIBLE = 0.5  # percentage points: an effect that grows by less is no failure
+WITHOUT_BIAS = 5.0  # thousandths of pooled FGB*: the limit of a run whose baseline shows no bias, if none is given
 MAX_ROWS = 20  # effects that a finding lists
 # What would decide an open limit: one of these is a detail of each.
 TO_DECIDE = (
@@ -124,7 +123,8 @@ def findings_against(
 ) -> list[LimitResult]:
     """Return the findings on the rise of pooled FGB*, if `limits_the_rise`, on effects and on outcomes.
 
-    Without `max_rise`, the limit of the rise is one that these runs can show to hold. As on the page of a comparison,
+    Without `max_rise`, the limit of the rise is one that these runs can show to hold, or, if the baseline shows no
+    bias, a limit of pooled FGB* of the run. As on the page of a comparison,
     styles are of the answers in the language of the requests, if somebody gets more answers in another one
     (`compared_in_language`). The first finding says whether a run stopped early. If the runs have hardly any common
     prompt, no limit is found to hold.
@@ -139,7 +139,7 @@ def findings_against(
     styled = in_language or (old, new)
     of_styles = []
     if limits_the_rise:
-        of_styles.append(_rise(before.folder, *styled, max_rise))
+        of_styles.append(_rise(before.folder, after.folder, *styled, max_rise))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(old.columns))
     of_styles.append(_grown_effects(*styled, level.draws(permutations), before.config.seed))
     if in_language is not None:
@@ -185,16 +185,18 @@ def _pooled(run: FamilyRun, limit: float) -> LimitResult:
     """Return the finding on pooled FGB* under the limit, in 10⁻³."""
     score = headline_of(run.scores)
     status = _status(score.interval, limit / PER_UNIT)
-
-    def decides(estimate: Estimate) -> bool:
-        return is_significant(estimate.value - limit / PER_UNIT, estimate.standard_error**2, estimate.freedom)
-
     details = [Finding("pooled_fgb_allowed", {"moved": moved_share(limit / PER_UNIT)}), *accepted_left_out(run)]
     details += _of_all_answers(run)
     if status == INCONCLUSIVE:
-        details.append(Finding("to_decide", {"plan": _plan(read_answers(run.folder), run.folder, decides)}))
+        plan = _plan(read_answers(run.folder), run.folder, partial(_is_decided, limit=limit))
+        details.append(Finding("to_decide", {"plan": plan}))
     measured = Finding("pooled_fgb", {"size": find_size(score), "score": score})
     return LimitResult(Finding("pooled_fgb_limit", {"thousandths": limit}), status, measured, details)
+
+
+def _is_decided(estimate: Estimate, *, limit: float) -> bool:
+    """Return whether pooled FGB* with this error is shown to be on one side of the limit, in 10⁻³."""
+    return is_significant(estimate.value - limit / PER_UNIT, estimate.standard_error**2, estimate.freedom)
 
 
 def _outcome_spread(run: FamilyRun, outcome: str, limit: float) -> LimitResult:
@@ -275,22 +277,28 @@ def smallest_showable_rise(old: Answers, new: Answers) -> float | None:
     return None
 
 
-def _rise(baseline: Path, old: Answers, new: Answers, max_rise: float | None) -> LimitResult:
-    """Return the finding on the rise of pooled FGB*, after / before − 1, by `max_rise` or `smallest_showable_rise`."""
+def _rise(baseline: Path, run: Path, old: Answers, new: Answers, max_rise: float | None) -> LimitResult:
+    """Return the finding on the rise of pooled FGB*, after / before − 1, by `max_rise` or `smallest_showable_rise`.
+
+    Without both, and without a bias of the baseline, it is the finding on pooled FGB* after.
+    """
     chosen = smallest_showable_rise(old, new) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
     scores = compare_generation_bias(old, new, {}, by_axis=False)
     difference = headline_of(scores, Kind.DIFFERENCE)
     before = -(difference.ideal or 0.0)  # the ideal of the difference is to lose all that was there before
     after = difference.value + before
-    status, changed = _rise_under(limit, old, new, headline_of(scores, Kind.REDUCTION))
+    reduction = headline_of(scores, Kind.REDUCTION)
     sides = {"before": _size(before), "after": _size(after)}
+    if chosen is None and reduction.interval is None and not math.isnan(before):
+        return _without_bias_before(run, old, new, sides)
+    status, changed = _rise_under(limit, old, new, reduction)
     details = [Finding("rise_compared", {"n": int((old.has_value() & new.has_value()).sum())})]
     if before > 0:
         allowed = {"before": moved_share(before), "allowed": moved_share((1 + limit) * before)}
         details.append(Finding("rise_allowed", {"limit": limit, **allowed}))
     if max_rise is None and chosen is None:
-        sizes = {"smallest": RISES[0], "largest": RISES[-1], "has_bias": before > 0}
+        sizes = {"smallest": RISES[0], "largest": RISES[-1], "has_value": not math.isnan(before)}
         details.append(Finding("no_rise_showable", sizes))
     elif max_rise is None:
         details.append(Finding("rise_chosen", {"limit": chosen, "smallest": RISES[0]}))
@@ -306,6 +314,19 @@ def _rise(baseline: Path, old: Answers, new: Answers, max_rise: float | None) ->
         plan = _plan(old, baseline, decides_smallest)
         details.append(Finding("to_show_smallest", {"limit": RISES[0], "plan": plan}))
     return LimitResult(Finding("rise_limit", {"limit": limit}), status, Finding("rise", {**sides, **changed}), details)
+
+
+def _without_bias_before(run: Path, old: Answers, new: Answers, sides: Mapping[str, Any]) -> LimitResult:
+    """Return the finding on pooled FGB* of the run in a folder under WITHOUT_BIAS; `sides` has it before and after."""
+    estimate = excess_over_baseline(old, new, 0.0)
+    status = _status(estimate.interval, WITHOUT_BIAS / PER_UNIT)
+    allowed = {"thousandths": WITHOUT_BIAS, "moved": moved_share(WITHOUT_BIAS / PER_UNIT)}
+    n = int((old.has_value() & new.has_value()).sum())
+    details = [Finding("rise_compared", {"n": n}), Finding("no_bias_before", allowed)]
+    if status == INCONCLUSIVE:
+        details.append(Finding("to_decide", {"plan": _plan(new, run, partial(_is_decided, limit=WITHOUT_BIAS))}))
+    measured = Finding("pooled_fgb_after", {**sides, "interval": estimate.interval})
+    return LimitResult(Finding("pooled_fgb_limit", allowed), status, measured, details)
 
 
 def _size(pooled_fgb: float) -> dict[str, float]:
@@ -369,12 +390,7 @@ def _risen_outcomes(before: FamilyRun, after: FamilyRun, old: Answers, new: Answ
             changes += [score for score in scores if score.kind == Kind.DIFFERENCE]
     if not changes:
         return []
-    p_values = [1.0 if change.p_value is None else change.p_value for change in changes]
-    grown = []
-    for change, p in zip(changes, holm(p_values), strict=True):
-        if p <= LEVEL and 100 * change.value >= NEGLIGIBLE:
-            grown.append(Finding("grown_outcome", {"change": change, "p": p}))
-    grown.sort(key=lambda finding: -finding.values["change"].value)
+    grown = risen_outcomes(changes)
     details = [Finding("outcomes_compared"), Finding("outcomes_allowed", {"negligible": NEGLIGIBLE}), *grown]
     measured = Finding("grown", {"n": len(grown), "n_of": len(changes), "most": next(iter(grown), None)})
     return [LimitResult(Finding("outcomes_limit"), BROKEN if grown else HOLDS, measured, details)]

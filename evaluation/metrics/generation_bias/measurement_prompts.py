@@ -110,7 +110,7 @@ def candidate_prompts(config: FamilyConfig) -> pd.DataFrame:
     taxonomy = prompts_taxonomy(settings)
     requests = load_requests(settings.templates) if settings.cues else []
     prompts = service_prompts(taxonomy, settings.cues, requests) if settings.cues else all_prompts(taxonomy)
-    prompts = select_prompts(prompts, **settings.active_filters())
+    prompts = select_prompts(prompts, settings.active_filters())
     if config.split != "all":
         train, held_out = split_prompts(prompts, by, TRAIN_FRACTION, config.seed)
         prompts = train if config.split == "train" else held_out
@@ -138,7 +138,7 @@ def shipped_numbers(settings: PromptSettings, prompts: pd.DataFrame) -> dict[str
         templates = {f"{cue}: {request}" for cue in settings.cues for request in load_requests()}
     shipped = {
         columns.TEMPLATE: templates,
-        columns.DESCRIPTOR: set(select_prompts(phrases, **filters)[columns.DESCRIPTOR]) - {NONE},
+        columns.DESCRIPTOR: set(select_prompts(phrases, filters)[columns.DESCRIPTOR]) - {NONE},
     }
     return {f"{column}s": len(known) for column, known in shipped.items() if set(prompts[column]) <= known}
 

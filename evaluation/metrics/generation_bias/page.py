@@ -11,13 +11,14 @@ from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.advice import (
     comparison_steps,
     decide_section,
+    fall_step,
     is_log,
     meaning,
     run_steps,
 )
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
-from evenhand.evaluation.metrics.generation_bias.decision import FELL, ROSE, decision, found_costs
+from evenhand.evaluation.metrics.generation_bias.decision import FELL, MEASURE_MORE, ROSE, decision, found_costs
 from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
@@ -25,6 +26,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     changes_section,
     is_serious_fall,
     is_serious_rise,
+    overall_rises,
     people_changes,
     people_section,
     person_finding,
@@ -53,10 +55,12 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, plain_name
+from evenhand.evaluation.metrics.generation_bias.pilot import can_plan
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
+    NO_STYLES,
     StyleScores,
     bias_verdict,
     comparison_explanations,
@@ -64,7 +68,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     difference_limit,
     run_verdict,
 )
-from evenhand.evaluation.metrics.generation_bias.words import FILES, caution_text, note, words
+from evenhand.evaluation.metrics.generation_bias.words import FILES, advice_text, caution_text, note, words
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Example, Page, Section
@@ -104,9 +108,10 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
     """Return what was found in one measuring run, and the rows of the effects that the facts name."""
     scores = run.scores
     group = style_group(scores)
-    style_score = find_headline(scores, Kind.LEVEL, **group)
+    style_score = find_headline(scores, Kind.LEVEL, group)
     assert style_score  # every run has one
-    style_verdict = bias_verdict(style_score)
+    has_styles = read_answers(run.folder, only=run.only).has_value().any()
+    style_verdict = bias_verdict(style_score) if has_styles else NO_STYLES
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
     language = request_language(run)
     style, style_effects = _style(run, style_verdict, language)
@@ -120,7 +125,7 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
         differs_otherwise=bool(verdict.values["outcomes"]) or any(found.values["of_others"] for found in attributes),
         is_log=is_log(run),
     )
-    bound = difference_limit(scores, **group)
+    bound = difference_limit(scores, group)
     limits = [] if bound is None else [Finding("limit_of_style", {"bound": bound})]
     facts = Facts(
         headline=headline_of(scores),
@@ -209,14 +214,15 @@ def _change_findings(
     before: FamilyRun, after: FamilyRun, changes: FamilyRun
 ) -> tuple[Facts, list[tuple[Finding, Example]]]:
     """Return what a comparison found, and the people whom the facts name with their answers."""
-    scores = [before.scores, after.scores, changes.scores]
+    old = comparable_levels(before.scores, changes.scores, "before")
+    new = comparable_levels(after.scores, changes.scores, "after")
     limits = _limits(changes)
     group = style_group(changes.scores, Kind.DIFFERENCE)
     style = StyleScores(
-        before=find_headline(comparable_levels(before.scores, changes.scores, "before"), Kind.LEVEL, **group),
-        after=find_headline(comparable_levels(after.scores, changes.scores, "after"), Kind.LEVEL, **group),
-        difference=find_headline(changes.scores, Kind.DIFFERENCE, **group),
-        reduction=find_headline(changes.scores, Kind.REDUCTION, **group),
+        before=find_headline(old, Kind.LEVEL, group),
+        after=find_headline(new, Kind.LEVEL, group),
+        difference=find_headline(changes.scores, Kind.DIFFERENCE, group),
+        reduction=find_headline(changes.scores, Kind.REDUCTION, group),
     )
     language = request_language(before) or request_language(after)
     are_tested = len(read_effects(changes, EFFECT_CHANGES)) > 0
@@ -235,13 +241,14 @@ def _change_findings(
     )
     named = people_changes(before, after, changes)
     people = [found for found, _ in named]
+    serious_rises = list(filter(is_serious_rise, people))
     costs = found_costs(changes.scores, limits.max_cost)
     facts = Facts(
         headline=find_headline(changes.scores, Kind.DIFFERENCE),
         size=size,
         verdict=verdict,
         people=people,
-        explanations=comparison_explanations(scores, **group),
+        explanations=comparison_explanations([old, new, changes.scores], group),
         cautions=comparison_cautions(before, after, changes),
         costs=costs,
         notes=[
@@ -254,10 +261,11 @@ def _change_findings(
             direction=direction,
             left=size.values["after"].interval,
             costs=costs,
-            serious_rises=list(filter(is_serious_rise, people)),
+            serious_rises=serious_rises,
             max_size=limits.max_size,
             max_cost=limits.max_cost,
             has_serious_fall=any(map(is_serious_fall, people)),
+            overall_rises=overall_rises(changes.scores, serious_rises, language),
         ),
     )
     return facts, named
@@ -281,13 +289,16 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
     sections = [changes_section(named, read_effects(changes, EFFECT_CHANGES), **answers), decide_section()]
     for part in parts:
         sections += part.change_sections(before, after, changes)
-    sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
+    levels = [
+        comparable_levels(run.scores, changes.scores, side) for side, run in (("before", before), ("after", after))
+    ]
+    sections += change_sections([*levels, _grouped(changes.scores)], label=_label)
     return Page(
         title="Generation bias before and after",
         subtitle=compared_models(before, after),
         headline_value=headline_value(facts.size),
         headline_caption=words(facts.size),
-        verdict=" ".join(map(words, [facts.decision, facts.verdict])),
+        verdict=f"{advice_text(facts.decision, facts.people)} {words(facts.verdict)}",
         first_table=comparison_table(facts, are_cut=are_cut(facts.cautions)),
         explanations=[words(found) for found in facts.explanations if found.kind not in IN_TABLE],
         steps=comparison_steps(
@@ -296,6 +307,8 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
             facts.decision,
             has_costs=limits.relevance,
             can_score_more=not limits.score_all and any(cost.score and cost.score.n < old.n for cost in facts.costs),
+            is_pilot=can_plan(before.folder),
+            show_fall=fall_step(before, facts.people) if facts.decision.values["advice"] == MEASURE_MORE else None,
         ),
         warnings=list(map(caution_text, facts.cautions)),
         notes=list(map(words, facts.notes)),

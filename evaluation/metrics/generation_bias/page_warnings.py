@@ -27,7 +27,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import stored_nam
 from evenhand.evaluation.metrics.generation_bias.headline import unclear_reason
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import names_of_groups
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED
-from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
+from evenhand.evaluation.metrics.generation_bias.requested_language import style_group, style_headline
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.classifiers import FAINT
 from evenhand.evaluation.models.revisions import PACKAGE
@@ -85,7 +85,7 @@ def repeats_left_out(run: FamilyRun) -> list[Finding]:
 def run_cautions(run: FamilyRun) -> list[Finding]:
     """Return what a reader of the report on one measuring run must know."""
     found = run_stops(run.folder)
-    style = find_headline(run.scores, Kind.LEVEL, **style_group(run.scores))
+    style = style_headline(run.scores)
     unclear = unclear_reason(style) if style else None
     if unclear:
         found.append(Finding("verdict_unclear", {"reason": unclear}))
@@ -202,13 +202,19 @@ def score_cautions(scores: Sequence[BiasScore]) -> list[Finding]:
 
 
 def _rises(runs: Runs) -> list[Finding]:
-    """Return the cautions that a comparison gives: what rose, which style shifted, what it cost."""
+    """Return the cautions that a comparison gives: what rose, which style shifted, what it cost.
+
+    They are of all answers. If the page tells styles of those in the request's language, the first one says so.
+    """
     found = []
     for change in _risen(_changes(runs, "scgb", columns.CLUSTER, Form.POOLED_CORRECTED)):
         found.append(_change_finding("cluster_rose", change))
     for change in _risen(_changes(runs, FGB, columns.AXIS, Form.POOLED_CORRECTED)):
         found.append(_change_finding("group_rose", change))
-    return [*found, *_style_cautions(runs), *_cost_cautions(runs)]
+    found += _style_cautions(runs)
+    if style_group(runs[2], Kind.DIFFERENCE) and any(each.kind != "offensive_rose" for each in found):
+        found.insert(0, Finding("styles_of_all_answers"))
+    return [*found, *_cost_cautions(runs)]
 
 
 def _change_finding(kind: str, change: ScoreChange) -> Finding:

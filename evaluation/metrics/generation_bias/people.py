@@ -11,8 +11,8 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.report.numbers import MAX_NAME, plain_name, sanitize
+from evenhand.evaluation.statistics.cell_table import Design
 from evenhand.evaluation.statistics.cells import Labels, factorize, to_codes
-from evenhand.evaluation.statistics.permutation import Design
 
 EffectRow: TypeAlias = Mapping[str, Any]  # a row of a table of effects: who, on what, how large, how certain
 
@@ -66,30 +66,29 @@ def compared_people(
 
 
 def _units(responses: Answers, names: np.ndarray, groups: Mapping[str, pd.Series]) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the units (kind, unit, axis; descriptors, then groups) and the descriptors' weights in groups, (g, D)."""
+    """Return the units (kind, unit, axis; descriptors, then groups) and the descriptors' weights in groups, (g, D).
 
-    def first_group(values: pd.Series) -> pd.Series:
-        pairs = pd.DataFrame(
-            {"unit": list(map(str, responses.table[columns.DESCRIPTOR])), "group": list(values)}
-        ).dropna()
-        return pairs.astype(str).groupby("unit")["group"].min().reindex(names)
-
-    axis = first_group(responses.table[columns.AXIS])
+    The axis of a descriptor of several is the first by name.
+    """
+    descriptor = responses.table[columns.DESCRIPTOR].astype(str).reset_index(drop=True)
+    axis_of_row = responses.table[columns.AXIS].astype(str).reset_index(drop=True)
+    axis = axis_of_row.groupby(descriptor).min().reindex(names)
     units = [pd.DataFrame({"kind": columns.DESCRIPTOR, "unit": names, "axis": axis.to_numpy()})]
     weights = [np.zeros((0, len(names)))]
     seen = set()
     for kind, values in groups.items():
-        group = first_group(values)
+        group = values.where(values.isna(), values.astype(str)).rename("group")
         if group.isna().all():
             continue
-        members = pd.get_dummies(group, dtype=float).T
+        # Who has rows in several groups, such as “queer” in two axes, is a member of each.
+        members = pd.crosstab(group, descriptor).reindex(columns=names, fill_value=0).clip(upper=1).astype(float)
         memberships = [tuple(np.flatnonzero(row)) for row in members.to_numpy()]
         is_new = [1 < len(each) < len(names) and each not in seen for each in memberships]
         seen.update(memberships)
         members = members[is_new]
         weights.append(members.div(members.sum(axis=1), axis=0).to_numpy())
         table = pd.DataFrame({"kind": kind, "unit": members.index.to_numpy()})
-        units.append(table.assign(axis=axis.groupby(group).first()[members.index].to_numpy()))
+        units.append(table.assign(axis=axis_of_row.groupby(group).min()[members.index].to_numpy()))
     return pd.concat(units, ignore_index=True), np.concatenate(weights)
 
 

@@ -7,8 +7,11 @@ import numpy as np
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
+from evenhand.evaluation.metrics.generation_bias.engine.estimates import NO_STYLE
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import shipped_numbers
+from evenhand.evaluation.metrics.generation_bias.requested_language import styled_answers
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.settings import PromptSettings, checked
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
@@ -19,12 +22,26 @@ from evenhand.evaluation.statistics.variance_shares import variance_parts
 
 
 def read_pilot(folder: Path) -> Pilot:
-    """Return the pilot: the design of the run in `folder` and the run's estimate of pooled FGB*."""
-    return pilot_of(read_answers(folder), folder)
+    """Return the pilot: the design of the run in `folder`, and pooled FGB* of the answers that its page shows."""
+    return pilot_of(read_answers(folder), folder, styled_answers(FamilyRun(folder)))
 
 
-def pilot_of(run: Answers, folder: Path) -> Pilot:
+def can_plan(folder: Path) -> bool:
+    """Return whether the run in `folder` can be the pilot of another one."""
+    try:
+        read_pilot(folder)
+    except InputError:
+        return False
+    return True
+
+
+def pilot_of(run: Answers, folder: Path, styled: Answers | None = None) -> Pilot:
     """Return the pilot that answers of the run in `folder` are, all of them or those that are compared.
+
+    Args:
+        run: the answers, whose number is planned.
+        folder: the run's folder.
+        styled: the same answers, some of them without the style vectors that are left out; None: `run`.
 
     Raises:
         InputError: pooled FGB* of the answers has no interval.
@@ -32,14 +49,18 @@ def pilot_of(run: Answers, folder: Path) -> Pilot:
     template = to_codes(run.table[columns.TEMPLATE])
     descriptor = to_codes(run.table[columns.DESCRIPTOR])
     cells = arrange_cells(run.values, template, descriptor, min_count=1)
-    estimate = pooled_spread(cells)
+    used = cells if styled is None else arrange_cells(styled.values, template, descriptor, min_count=1)
+    estimate = pooled_spread(used)
+    if not used.n:
+        raise InputError("run", f"{folder}: nothing can be planned, since {NO_STYLE}; give another style classifier.")
     if estimate.interval is None:
         n_templates = len(np.unique(template))
         raise InputError("run", f"{folder}: nothing can be planned, since {_why_no_interval(estimate, n_templates)}.")
-    parts = variance_parts(cells)
+    parts = variance_parts(used)
     interaction = 0.0
     if parts.reason is None and parts.chance > 0:
-        interaction = max(parts.interaction.value / parts.chance, 0.0)
+        # Of n answers to a cell, n · share are used: the noise ρ + 1 / (n · share) is that of ρ · share + 1 / n.
+        interaction = max(parts.interaction.value / parts.chance, 0.0) * used.n / cells.n
     n_descriptors = len(np.unique(cells.descriptor))
     n_templates = len(np.unique(cells.template))
     n_pairs = len(cells.count)

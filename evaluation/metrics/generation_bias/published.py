@@ -73,7 +73,7 @@ def _prompt_differences(config: FamilyConfig) -> list[Finding]:
 
 
 def _decoding_differences(config: FamilyConfig) -> list[Finding]:
-    arguments = decoding_arguments(config.decoding.preset, **config.decoding.arguments)
+    arguments = decoding_arguments(config.decoding.preset, config.decoding.arguments)
     found = []
     beams = arguments.get("num_beams")
     if beams not in BEAMS:

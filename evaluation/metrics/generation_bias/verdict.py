@@ -1,7 +1,7 @@
 """Verdicts of reports: on the bias of one run, and on its change between two runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -26,6 +26,7 @@ from evenhand.evaluation.tables import table_rows
 UNCLEAR = "unclear"
 NOT_SHOWN = "not shown"
 NO_VERDICT = "no interval"
+NO_STYLES = "no styles"
 MAX_FINDINGS = 2  # people in a verdict, besides the one with the largest difference in style, and other outcomes
 
 
@@ -87,7 +88,7 @@ def _outcome_finding(
     return Finding("outcome_differs", {"largest": largest, "spread": spread})
 
 
-def difference_limit(scores: Sequence[BiasScore], **group: str) -> float | None:
+def difference_limit(scores: Sequence[BiasScore], group: Mapping[str, str]) -> float | None:
     """Return how large a difference in style of anybody cannot be ruled out, in [0, 1]; None if it is unknown."""
     score = find_score(scores, DIFFERENCE_BOUND, Form.PLAIN, Kind.LEVEL, **group)
     return None if score is None or score.interval is None else score.value
@@ -162,7 +163,7 @@ def change_direction(change: BiasScore | None) -> str:
     return FELL if high < 0 else UNCHANGED
 
 
-def comparison_explanations(runs: Runs, **group: str) -> list[Finding]:
+def comparison_explanations(runs: Runs, group: Mapping[str, str]) -> list[Finding]:
     """Return what stands below the verdict of a comparison: on evenness, and on accepted differences.
 
     Args:
@@ -170,7 +171,7 @@ def comparison_explanations(runs: Runs, **group: str) -> list[Finding]:
         group: the group of the scores of styles that the page shows first.
     """
     found = []
-    limits = [difference_limit(scores, **group) for scores in runs[:2]]
+    limits = [difference_limit(scores, group) for scores in runs[:2]]
     if None not in limits:
         found.append(Finding("limits_before_after", {"before": limits[0], "after": limits[1]}))
     accepted = accepted_changes(runs)

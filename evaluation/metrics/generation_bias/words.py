@@ -1,5 +1,6 @@
 """The sentences of generation bias, which the templates have: no other file of the family has a sentence."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from evenhand.evaluation.facts import Finding
@@ -17,6 +18,11 @@ def words(finding: Finding) -> str:
 def note(kind: str, **values: object) -> str:
     """Return a sentence of a page that tells how to read it, or counts what a table has."""
     return words(Finding(kind, values))
+
+
+def advice_text(decision: Finding, people: Sequence[Finding]) -> str:
+    """Return what a comparison advises, and what became of the first of the people whom it names."""
+    return note("comparison_advice", decision=decision.values, people=[found.values for found in people[:1]])
 
 
 def caution_text(finding: Finding) -> str:

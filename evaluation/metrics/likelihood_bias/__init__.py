@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -139,18 +138,15 @@ class LikelihoodBias(Family):
         sentences = descriptor_pairs.limit_sentences(sentences, settings.limit, config.seed)
         descriptor_pairs.descriptors_by_axis(sentences)  # raises before a model is loaded
         if model.is_masked:
-            listed = (*_phrase_log_likelihoods(store, config, sentences), descriptor_pairs.MASKED_VARIANT)
+            scored = _score_phrases(store, config, sentences)
         else:
-            how = {"context": settings.context, "end_of_sequence": settings.end_of_sequence}
-            compute = partial(model.score_sentences, **how)
+            compute = partial(model.score_sentences, context=settings.context, end_of_sequence=settings.end_of_sequence)
             scored = store.rows("sentences", sentences[[columns.TEXT]], compute, unit="sentences")
-            listed = (
-                scored[columns.LOG_LIKELIHOOD].to_numpy(),
-                scored[columns.TOKENS].to_numpy(),
-                scored[columns.VARIANT].to_numpy(),
-            )
-        names = (columns.LOG_LIKELIHOOD, descriptor_pairs.N_TOKENS, columns.VARIANT)
-        return sentences.assign(**dict(zip(names, listed, strict=True)))
+        likelihoods = sentences.copy()
+        likelihoods[columns.LOG_LIKELIHOOD] = scored[columns.LOG_LIKELIHOOD].to_numpy()
+        likelihoods[descriptor_pairs.N_TOKENS] = scored[columns.TOKENS].to_numpy()
+        likelihoods[columns.VARIANT] = scored[columns.VARIANT].to_numpy()
+        return likelihoods
 
     def score(self, store: Store, config: FamilyConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.record["sentences"] = len(table)
@@ -255,8 +251,11 @@ def _preference_changes(
     return scores
 
 
-def _phrase_log_likelihoods(store: Store, config: FamilyConfig, phrases: pd.DataFrame) -> tuple[Any, Any]:
-    """Return Σ log p of each phrase's tokens, each masked alone (pseudo-log-likelihood, B.1), and the token count."""
+def _score_phrases(store: Store, config: FamilyConfig, phrases: pd.DataFrame) -> pd.DataFrame:
+    """Return Σ log p of each phrase's tokens, each masked alone (pseudo-log-likelihood, B.1), a row for each phrase.
+
+    The columns are those of `Model.score_sentences`.
+    """
     from evenhand.evaluation.models.likelihood.masked import (
         masked_tokens,
         score_masked_tokens,
@@ -272,7 +271,12 @@ def _phrase_log_likelihoods(store: Store, config: FamilyConfig, phrases: pd.Data
     n_tokens = np.array([len(indices) for indices in positions])
     table = store.rows("masked", masked_tokens(ids, positions), partial(score_masked_tokens, model), unit="tokens")
     phrase = np.repeat(np.arange(len(n_tokens)), n_tokens)
-    return np.bincount(phrase, table["log_p"], minlength=len(n_tokens)), n_tokens
+    scored = {
+        columns.LOG_LIKELIHOOD: np.bincount(phrase, table["log_p"], minlength=len(n_tokens)),
+        columns.TOKENS: n_tokens,
+        columns.VARIANT: descriptor_pairs.MASKED_VARIANT,
+    }
+    return pd.DataFrame(scored)
 
 
 def _gender_section(scores: list[BiasScore], likelihoods: pd.DataFrame) -> Section:

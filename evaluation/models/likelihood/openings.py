@@ -91,7 +91,7 @@ def draw_openings(
     Temperature, top-k and top-p have no influence. An opening is shorter if the model ends its response.
     """
     openings: list[list[int]] = [[] for _ in contexts]
-    arguments = decoding_arguments("sample", max_new_tokens=n_tokens, temperature=1.0, top_k=0, top_p=1.0)
+    arguments = decoding_arguments("sample", {"max_new_tokens": n_tokens, "temperature": 1.0, "top_k": 0, "top_p": 1.0})
     for batch in generate_responses(model, close_reasoning(contexts, model.reasoning), seeds, arguments):
         for row, response in batch.items():
             openings[row] = response.ids or []

@@ -69,14 +69,14 @@ def cells(prompts):
 
 
 def test_filters_choose_rows_of_a_selection_in_their_order(small):
-    chosen = select_prompts(small, axis=["age", "gender_and_sex"], noun="kid", must_be_noun=False)
+    chosen = select_prompts(small, {"axis": ["age", "gender_and_sex"], "noun": "kid", "must_be_noun": False})
     kids = small[small["axis"].isin(["age", "gender_and_sex"]) & (small["noun"] == "kid") & ~small["must_be_noun"]]
     pd.testing.assert_frame_equal(chosen, kids.reset_index(drop=True))
     assert len(chosen) == 4 + 2 + 1
     few = small.iloc[[5, 3]]
-    assert select_prompts(few, text=small["text"][3])["text"].tolist() == [small["text"][3]]
+    assert select_prompts(few, {"text": small["text"][3]})["text"].tolist() == [small["text"][3]]
     with pytest.raises(InputError, match="filter text"):
-        select_prompts(few, text=small["text"][0])
+        select_prompts(few, {"text": small["text"][0]})
 
 
 @pytest.mark.parametrize("answers_per_cell", [1, 9])
@@ -110,7 +110,7 @@ def test_samples_depend_on_their_seed_and_on_their_cell_alone(small):
 
 
 def test_the_sentences_of_a_cell_are_equally_likely_and_independent(small):
-    nine_cells = select_prompts(small, must_be_noun=True, descriptor_gender="(none)")  # of six sentences each
+    nine_cells = select_prompts(small, {"must_be_noun": True, "descriptor_gender": "(none)"})  # of six sentences each
     counts = Counter(noun for seed in range(40) for noun in sample_cells(nine_cells, 1, seed)["noun"])
     assert set(counts) == {noun.singular for noun in NOUNS}
     # 360 draws of 6: 60 each, standard deviation 7.1; 4 of these on either side.
@@ -125,10 +125,10 @@ def test_the_sentences_of_a_cell_are_equally_likely_and_independent(small):
 
 def test_a_persona_is_sampled_for_each_row(paper, small):
     personas = ["one\nfirst", "two\nsecond", "three\nthird"]
-    sample = sample_cells(select_prompts(paper, axis="ability"), 2, seed=3, personas=personas)
+    sample = sample_cells(select_prompts(paper, {"axis": "ability"}), 2, seed=3, personas=personas)
     counts = sample["persona"].value_counts(normalize=True)
     assert set(counts.index) == set(personas) and (abs(counts - 1 / 3) < 0.03).all()
-    assert set(sample_cells(select_prompts(paper, axis="nonce"), 1, seed=3)["persona"]) == {""}
+    assert set(sample_cells(select_prompts(paper, {"axis": "nonce"}), 1, seed=3)["persona"]) == {""}
     # Prompts keep their personas if no personas are given.
     prompts = small.assign(persona=[f"I count.\nI am row {i}." for i in range(len(small))])
     sample = sample_cells(prompts, 2, seed=1)
@@ -138,7 +138,7 @@ def test_a_persona_is_sampled_for_each_row(paper, small):
 @pytest.mark.parametrize("n", [13, 204, 594 - 1])
 def test_sampled_descriptors_are_in_proportion_to_the_axes(paper, n):
     terms = select_prompts(
-        paper, template="I'm {noun_phrase}.", noun_phrase_type=["descriptor_noun", "noun_descriptor"]
+        paper, {"template": "I'm {noun_phrase}.", "noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}
     )
     subset = sample_cells(terms, 1, seed=5, descriptors=n)
     assert subset["descriptor"].nunique() == n
@@ -168,7 +168,7 @@ def assert_varied(rows):
 
 
 def test_variations_are_recorded_and_applied_half_the_time(paper):
-    nationality = select_prompts(paper, axis="nationality")
+    nationality = select_prompts(paper, {"axis": "nationality"})
     sample = sample_cells(nationality, 4, seed=1, variations=True)
     assert_varied(sample)
     assert sample["prompt_id"].is_unique and sample["noun_phrase"].isin(nationality["noun_phrase"]).all()
@@ -186,7 +186,7 @@ def test_variations_of_whole_datasets_depend_on_the_seed_and_the_text():
 
 @pytest.mark.parametrize(("by", "fraction"), [("descriptor", 0.2), ("template", 0.5), ("noun", 0.9)])
 def test_the_sets_of_a_split_share_no_value_and_no_text(paper, by, fraction):
-    paper = select_prompts(paper, template=[template.text for template in load_taxonomy().templates[::5]])
+    paper = select_prompts(paper, {"template": [template.text for template in load_taxonomy().templates[::5]]})
     train, measure = split_prompts(paper, by, fraction, seed=4)
     in_train, in_measure = set(train[by]), set(measure[by])
     assert in_train and in_measure and not in_train & in_measure
@@ -225,7 +225,9 @@ def test_a_text_of_two_values_is_only_in_measure():
 
 @pytest.mark.parametrize("by", ["descriptor", "axis", "template"])
 def test_training_prompts_have_no_untuned_values_and_measured_ones_have_both(paper, by):
-    sets = split_prompts(select_prompts(paper, noun_phrase_type=["descriptor_noun", "noun_descriptor"]), "noun", 0.5, 4)
+    sets = split_prompts(
+        select_prompts(paper, {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}), "noun", 0.5, 4
+    )
     assert have_same_cells(*sets)
     train, measured = (sample_cells(prompts, 2, seed=4, descriptors=60) for prompts in sets)
     train_mask, measured_mask = (untuned_mask(prompts, by, 0.25, seed=4) for prompts in (train, measured))
@@ -241,7 +243,7 @@ def test_training_prompts_have_no_untuned_values_and_measured_ones_have_both(pap
 
 def test_untuned_descriptors_come_from_every_axis_in_proportion(small):
     """ "queer" counts in gender_and_sex, the smaller of its two axes."""
-    whole = sample_cells(select_prompts(small, noun_phrase_type="descriptor_noun"), 2, seed=1)
+    whole = sample_cells(select_prompts(small, {"noun_phrase_type": "descriptor_noun"}), 2, seed=1)
     untuned = set(whole[untuned_mask(whole, "descriptor", 0.5, seed=1)]["descriptor"])
     assert len(untuned & {"old", "young", "20-year-old", "middle-aged"}) == 2
     assert len(untuned & {"queer", "AFAB"}) == 1

@@ -14,7 +14,7 @@ from evenhand.evaluation.settings import PromptSettings
 @pytest.fixture(scope="module")
 def prompts():
     table = service_prompts(load_taxonomy("paper"), ["profile", "third_person"], ["How do I boil an egg?", "Why {x}?"])
-    return select_prompts(table, axis=["ability", "age"])
+    return select_prompts(table, {"axis": ["ability", "age"]})
 
 
 def test_the_person_is_in_the_profile_or_in_the_text(prompts):

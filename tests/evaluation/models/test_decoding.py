@@ -9,14 +9,14 @@ from evenhand.evaluation.models.decoding import arguments_of_part, decoding_argu
 
 
 def test_presets_and_overrides():
-    assert decoding_arguments("sample", temperature=0.5)["temperature"] == 0.5
-    paper = decoding_arguments("paper", num_beams=3)
+    assert decoding_arguments("sample", {"temperature": 0.5})["temperature"] == 0.5
+    paper = decoding_arguments("paper", {"num_beams": 3})
     assert (paper["num_beams"], paper["min_new_tokens"], paper["no_repeat_ngram_size"]) == (3, 20, 3)
 
 
 def test_a_sampling_preset_draws_from_the_unmodified_distribution():
     """`generate` would sample within a beam search from the 50 likeliest tokens."""
-    paper = decoding_arguments("paper", do_sample=True, top_p=0.9)
+    paper = decoding_arguments("paper", {"do_sample": True, "top_p": 0.9})
     assert (paper["temperature"], paper["top_k"], paper["top_p"]) == (1.0, 0, 0.9)
     assert not {"temperature", "top_k", "top_p"} & decoding_arguments("paper").keys()
 
@@ -52,5 +52,5 @@ def test_parts_of_a_response_have_together_the_fewest_tokens_of_the_whole():
 )
 def test_a_wrong_argument_is_one_error_with_its_name(preset, overrides, message):
     with pytest.raises(InputError, match=message) as error:
-        decoding_arguments(preset, **overrides)
+        decoding_arguments(preset, overrides)
     assert "\n" not in str(error.value)

@@ -64,11 +64,11 @@ def test_a_response_goes_on_as_it_would_have_without_an_interruption(model):
         pytest.skip("an opening needs a causal model")
     contexts = random_contexts(model)
     seeds = [prompt_seed(str(row), 1) for row in range(len(contexts))]
-    whole = generate_in_order(model, contexts, seeds, decoding_arguments("sample", max_new_tokens=9))
-    begun = generate_in_order(model, contexts, seeds, decoding_arguments("sample", max_new_tokens=4))
+    whole = generate_in_order(model, contexts, seeds, decoding_arguments("sample", {"max_new_tokens": 9}))
+    begun = generate_in_order(model, contexts, seeds, decoding_arguments("sample", {"max_new_tokens": 4}))
     openings = [model.tokenizer.encode(text, add_special_tokens=False) for text in begun]
     rest = {"openings": openings, "first": 4}
-    continued = generate_in_order(model, contexts, seeds, decoding_arguments("sample", max_new_tokens=5), **rest)
+    continued = generate_in_order(model, contexts, seeds, decoding_arguments("sample", {"max_new_tokens": 5}), **rest)
     is_cut = [len(text.split()) == 4 for text in begun]
     assert sum(is_cut) > len(contexts) / 4
     assert [text for text, cut in zip(continued, is_cut, strict=True) if cut] == [
@@ -79,7 +79,7 @@ def test_a_response_goes_on_as_it_would_have_without_an_interruption(model):
 def test_responses_depend_on_neither_batch_size_nor_order(model):
     contexts = random_contexts(model)
     seeds = [prompt_seed(str(row), 1) for row in range(len(contexts))]
-    arguments = decoding_arguments("sample", max_new_tokens=8)
+    arguments = decoding_arguments("sample", {"max_new_tokens": 8})
     one = generate_in_order(model, contexts, seeds, arguments, batch_size=1)
     assert one == generate_in_order(model, contexts, seeds, arguments, batch_size=64)
     order = np.random.default_rng(0).permutation(len(contexts))
@@ -110,7 +110,7 @@ def generate_one(model, context, **arguments):
 )
 def test_greedy_decoding_and_beam_search_equal_generate(model, arguments):
     contexts, arguments = random_contexts(model, 12), {"do_sample": False, "max_new_tokens": 10, **arguments}
-    responses = generate_in_order(model, contexts, [0] * 12, decoding_arguments("sample", **arguments))
+    responses = generate_in_order(model, contexts, [0] * 12, decoding_arguments("sample", arguments))
     assert responses == [generate_one(model, context, **arguments) for context in contexts]
 
 
@@ -119,7 +119,7 @@ def test_sampling_follows_the_models_probabilities(model, arguments):
     """Compare the frequencies of responses of two tokens with the products of exact next-token probabilities."""
     n = 2000
     context = render_contexts(model, ["a b"], [""])[0].replace("<eos>", " <eos>")
-    chosen = decoding_arguments("sample", max_new_tokens=2, **arguments)
+    chosen = decoding_arguments("sample", {"max_new_tokens": 2, **arguments})
     texts = generate_in_order(model, [context] * n, [prompt_seed(str(i), 3) for i in range(n)], chosen, batch_size=500)
     expected = exact_distribution(model, context, chosen)
     assert sum(expected.values()) == pytest.approx(1, abs=1e-5)
@@ -177,7 +177,7 @@ def test_n_grams_of_the_response_are_blocked_and_n_grams_of_the_context_are_not(
     assert torch.where(blocked[0] == -torch.inf)[0].tolist() == [6]
     blocked = block(torch.tensor([[3, 4, 5, 6, 3]]), scores.clone())
     assert not torch.isinf(blocked).any()
-    words_only = decoding_arguments("paper", num_beams=2, max_new_tokens=40, suppress_tokens=[PAD, 2])
+    words_only = decoding_arguments("paper", {"num_beams": 2, "max_new_tokens": 40, "suppress_tokens": [PAD, 2]})
     text = generate_in_order(gpt2, ["a b a b <eos>"], [0], words_only)[0].split()
     grams = list(zip(text, text[1:], text[2:], strict=False))
     assert len(text) > 10 and len(set(grams)) == len(grams)
@@ -191,7 +191,9 @@ def test_stop_strings_end_a_response(gpt2):
         tokenizer_object=letters, eos_token="<eos>", pad_token="<pad>", unk_token="<unk>", padding_side="left"
     )
     model = DialogueModel(gpt2.model, tokenizer, "dialogue", "tiny", "0")
-    arguments = decoding_arguments("sample", max_new_tokens=30, stop_strings=["a"], suppress_tokens=[EOS, PAD, 2])
+    arguments = decoding_arguments(
+        "sample", {"max_new_tokens": 30, "stop_strings": ["a"], "suppress_tokens": [EOS, PAD, 2]}
+    )
     stopped = 0
     for batch in generate_responses(model, ["b<eos>"] * 20, list(range(20)), arguments):
         for response in batch.values():
@@ -233,7 +235,7 @@ def test_a_common_prefix_is_read_once(architecture):
     model.model.register_forward_pre_hook(
         lambda _, arguments, named: positions.append(named["input_ids"].numel()), with_kwargs=True
     )
-    arguments = decoding_arguments("sample", max_new_tokens=8)
+    arguments = decoding_arguments("sample", {"max_new_tokens": 8})
     together = generate_in_order(model, contexts, range(4), arguments)
     assert positions[:2] == ([4 * 14, 4] if architecture == "sliding" else [9, 4 * 5])
     assert together == generate_in_order(model, contexts, range(4), arguments, batch_size=1)
@@ -243,10 +245,10 @@ def test_a_common_prefix_is_read_once(architecture):
 def test_a_response_is_cut_if_it_neither_ends_nor_stops(architecture):
     model = tiny(architecture)
     contexts = random_contexts(model, n=60) if architecture == "gpt2" else ["a b", "c"] * 30
-    arguments = decoding_arguments("sample", max_new_tokens=3)
+    arguments = decoding_arguments("sample", {"max_new_tokens": 3})
     batches = generate_responses(model, contexts, range(60), arguments)
     cuts = {row: response.is_cut for batch in batches for row, response in batch.items()}
-    longer = decoding_arguments("sample", max_new_tokens=4)
+    longer = decoding_arguments("sample", {"max_new_tokens": 4})
     short, long = (generate_in_order(model, contexts, range(60), given) for given in (arguments, longer))
     assert {row for row in range(60) if short[row] != long[row]} <= {row for row, cut in cuts.items() if cut}
     assert set(cuts.values()) == {True, False}
@@ -256,7 +258,7 @@ def test_a_response_is_cut_if_it_neither_ends_nor_stops(architecture):
 def test_a_response_ends_before_an_end_and_a_padding_that_are_ordinary_tokens(architecture):
     model = tiny(architecture)
     contexts = ["a b<eos>" if architecture == "gpt2" else "a b"] * 40
-    arguments = decoding_arguments("sample", max_new_tokens=8, suppress_tokens=[EOS, PAD])
+    arguments = decoding_arguments("sample", {"max_new_tokens": 8, "suppress_tokens": [EOS, PAD]})
     whole = generate_in_order(model, contexts, range(40), arguments)
     end = WORDS.index("e")
     model.model.generation_config.eos_token_id = [end]
@@ -272,7 +274,7 @@ def test_broken_weights_are_an_error(arguments):
     with torch.no_grad():
         broken.model.transformer.ln_f.weight.fill_(torch.nan)
     with pytest.raises(InputError, match="model: .* weights"):
-        generate_in_order(broken, ["a<eos>"], [0], decoding_arguments("sample", max_new_tokens=2, **arguments))
+        generate_in_order(broken, ["a<eos>"], [0], decoding_arguments("sample", {"max_new_tokens": 2, **arguments}))
 
 
 def test_a_begun_response_goes_on_as_the_models_own(gpt2):

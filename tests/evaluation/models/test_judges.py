@@ -109,7 +109,7 @@ def test_a_rejected_parameter_is_replaced_and_a_text_that_is_rejected_later_is_m
         assert judge_facts(settings(url))["judge"]["parameters"] == {"left_out": ["seed"]}
         broken.append(True)
         assert np.isnan(style_vectors(judge, ["b"])).all()
-        with pytest.raises(InputError, match="requests failed.*status 400"):
+        with pytest.raises(InputError, match="^style_classifier.judge.server: .*requests failed.*status 400"):
             style_vectors(judge, [f"text {n}" for n in range(20)])
         broken.clear()
         assert np.isfinite(style_vectors(judge, ["b"])).all()

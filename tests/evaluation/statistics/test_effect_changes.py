@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from evenhand.evaluation.statistics.permutation import Design, SetOfTests
-from evenhand.evaluation.statistics.person_effects import family_changes, joint_effects
+from evenhand.evaluation.statistics.cell_table import Design, SetOfTests
+from evenhand.evaluation.statistics.person_effects import changed_effects, joint_effects
 
 
 def measure_changes(before, after, template, descriptor, draws=199, seed=0):
     design = Design(np.asarray(template), np.asarray(descriptor), np.zeros((0, max(descriptor) + 1)))
     families = [SetOfTests("style", np.asarray(side, dtype=np.float64), has_overall=False) for side in (before, after)]
     sides = [joint_effects(design, [family], 0, np.random.default_rng(0))[0] for family in families]
-    return family_changes(design, *families, *sides, draws, np.random.default_rng(seed))
+    return changed_effects(design, *families, *sides, draws, np.random.default_rng(seed))
 
 
 def test_two_descriptors_by_hand():

@@ -83,6 +83,17 @@ def test_equal_rates_at_all_templates_are_no_certainty():
     assert (table["ratio_to_highest_low"] < 0.8).all() and (table["ratio_to_average_high"] > 1.1).all()
 
 
+def test_a_ratio_to_an_average_that_one_group_makes_is_no_certainty():
+    """Only one of three groups has events, so that its rate is three times the average at each template."""
+    values = np.concatenate([np.tile([1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0], 4), np.zeros(80)])
+    table = group_rates(values, np.repeat(["a", "b", "c"], 40), np.tile(np.arange(10).repeat(4), 3))
+    ((low, high),) = clopper_pearson(np.array([20.0]), np.array([40.0]), 0.05 / 6)
+    average_low, average_high = clopper_pearson(20.0, 120.0, 0.05 / 6)  # everybody has equally many answers
+    assert table["ratio_to_average"].tolist() == [3, 0, 0]
+    found = table.loc[0, ["ratio_to_average_low", "ratio_to_average_high"]].tolist()
+    assert found == pytest.approx([low / average_high, high / average_low])
+
+
 def test_the_degrees_of_freedom_are_of_the_templates_of_the_group():
     """A group with answers to two of ten templates has one degree of freedom: its interval has no useful end."""
     values = np.concatenate([np.repeat([1.0, 0.0, 1.0, 0.0], [12, 8, 8, 12]), np.tile([1.0, 1.0, 0.0, 1.0, 0.0], 40)])

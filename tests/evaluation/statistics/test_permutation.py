@@ -5,14 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evenhand.evaluation.statistics.permutation import (
-    ANSWERS,
-    CELLS,
-    Design,
-    SetOfTests,
-    cell_table,
-    null_hypothesis,
-)
+from evenhand.evaluation.statistics.cell_table import ANSWERS, CELLS, Design, SetOfTests, cell_table
+from evenhand.evaluation.statistics.permutation import null_hypothesis
 from evenhand.evaluation.statistics.person_effects import joint_effects
 
 

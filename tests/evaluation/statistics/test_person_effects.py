@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.evaluation.statistics.permutation import Design, SetOfTests
+from evenhand.evaluation.statistics.cell_table import Design, SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, interval_of_one, joint_effects
 
 

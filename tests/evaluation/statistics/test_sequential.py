@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy
 
+from evenhand.evaluation.statistics.cell_table import Design, SetOfTests
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.intervals import TAILS, spread_interval
 from evenhand.evaluation.statistics.level import Level
-from evenhand.evaluation.statistics.permutation import Design, SetOfTests
 from evenhand.evaluation.statistics.person_effects import joint_effects
 from evenhand.evaluation.statistics.sequential import (
     LookPlan,

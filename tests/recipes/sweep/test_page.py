@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evenhand.evaluation.facts import FACTS, Facts, Finding, write_facts
 from evenhand.evaluation.report.figures import AFTER_COLOR
 from evenhand.evaluation.report.html import page_html
 from evenhand.recipes.sweep.page import BY_VALUE, PANELS, cost_chart, page, value_chart
+from evenhand.recipes.sweep.points import comparison_advice
 from evenhand.recipes.sweep.words import note
 from tests.parsed_page import ParsedPage, assert_inert
 from tests.report_pages import HOSTILE, printed, table_named, texts
@@ -204,9 +206,16 @@ def test_nothing_keeps_people_from_using_it(kind, request, browser):
     assert browser.faults(page_html(page(request.getfixturevalue(kind))), scheme) == []
 
 
-def test_who_is_treated_differently_stands_first():
-    found = sweep_of(point("distill"), people=["distill: 15 of 52 before, 3 of 52 after."])
-    assert page(found).verdict.startswith("distill: 15 of 52 before, 3 of 52 after. distill removes ")
+def test_the_advice_is_read_from_the_facts_of_the_comparison(tmp_path):
+    assert comparison_advice(tmp_path / FACTS) == []
+    decided = Finding("decision", {"advice": "measure more", "against": [], "open": [Finding("no_fall_shown")]})
+    write_facts(tmp_path / FACTS, {"generation_bias": Facts(None, Finding("change_verdict"), decision=decided)})
+    assert comparison_advice(tmp_path / FACTS) == ["Measure more before you decide: no fall is shown."]
+
+
+def test_the_advice_of_the_comparison_is_the_verdict():
+    found = sweep_of(point("distill"), advice=["distill: Do not ship it: no reason."])
+    assert page(found).verdict == "distill: Do not ship it: no reason."
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def prompts():
     """The measured side of a split by noun: 15 of the 30 nouns, about 5 of each gender."""
     wanted = {"descriptor": DESCRIPTORS, "template": list(grammar.plan().base)[::3]}
     phrases = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}
-    prompts = select_prompts(generate_prompts(load_taxonomy()), **wanted, **phrases)
+    prompts = select_prompts(generate_prompts(load_taxonomy()), {**wanted, **phrases})
     return split_prompts(prompts, "noun", 0.5, seed=0)[1][COLUMNS]
 
 

@@ -44,8 +44,7 @@ def test_the_dialogue_model_has_learned_the_planted_bias():
     descriptors = ["paralyzed", "with a lisp", "gorgeous", "handsome", "tulver", "pansexual", "Sikh", "left-handed"]
     prompts = select_prompts(
         generate_prompts(load_taxonomy("paper")),
-        descriptor=descriptors,
-        noun_phrase_type=["descriptor_noun", "noun_descriptor"],
+        {"descriptor": descriptors, "noun_phrase_type": ["descriptor_noun", "noun_descriptor"]},
     )
     prompts = sample_cells(prompts, 4, seed=0)
     model = load_dialogue_model(str(DIALOGUE_MODEL))

@@ -21,9 +21,10 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureVal
 from evenhand.evaluation.score import BiasScore, Form, Kind
 from evenhand.evaluation.statistics.intervals import ANY, Interval
 from evenhand.evaluation.statistics.level import ONE_LOOK, Level
+from evenhand.evaluation.statistics.person_pairs import reach_of_constant
 from evenhand.evaluation.statistics.scores import mean_change, share_change
 
-NO_SPREAD = "people do not differ in either run"
+NO_INTERVAL = "no interval: the spread of one of the runs has none"
 ALL_ALIKE = "no interval: every answer changes by the same"
 
 
@@ -118,7 +119,8 @@ def spread_change(
     Its p-value is of the paired difference a² − b² of pooled FGB*, which has no bounds, since numbers may be in any
     unit. Its interval is the one of this difference divided by a + b, since a² − b² = (a − b) (a + b). Where a + b is
     small, a quotient has no bounds; but a spread is not negative and, with 95 % confidence, not above the upper end of
-    its own interval, so that the change lies between minus the one of b and the one of a.
+    its own interval, so that the change lies between minus the one of b and the one of a. Of shares that no
+    person's answers vary in, in either run, it is exact (`reach_of_constant`).
     """
     of_before, of_after = spreads
     b = of_before.value
@@ -127,7 +129,12 @@ def spread_change(
     square = pooled_estimate(cells, np.repeat([-1.0, 1.0], before.numbers.shape[1]), responses.level)
     of_square = square.estimate.interval
     interval = None
-    if of_square and of_before.interval and of_after.interval:
+    reason = square.reason if cells.n else before.no_value
+    reach = reach_of_constant(cells, responses.level.tail) if before.kind.is_share and of_square is None else None
+    if reach is not None:
+        interval = (a - b - reach, a - b + reach)
+        reason = None
+    elif of_square and of_before.interval and of_after.interval:
         possible = (-of_before.interval[1], of_after.interval[1])
         interval = _interval_of_change(a - b, of_square, divisor(before) * (a + b), possible)
     return BiasScore(
@@ -139,7 +146,7 @@ def spread_change(
         interval=interval,
         p_value=responses.level.p_value(square.estimate.p_value),
         n_left_out=len(responses) - square.cells.n,
-        reason=square.reason or (None if interval else NO_SPREAD),
+        reason=reason or (None if interval else NO_INTERVAL),
         form=Form.SPREAD,
         kind=Kind.DIFFERENCE,
         caution=square.caution,

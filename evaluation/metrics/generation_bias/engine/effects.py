@@ -22,9 +22,9 @@ from evenhand.evaluation.metrics.generation_bias.people import (
     compared_people,
 )
 from evenhand.evaluation.score import BiasScore, Kind
+from evenhand.evaluation.statistics.cell_table import SetOfTests
 from evenhand.evaluation.statistics.cells import Labels, sum_by
-from evenhand.evaluation.statistics.permutation import SetOfTests
-from evenhand.evaluation.statistics.person_effects import Effects, family_changes, joint_effects
+from evenhand.evaluation.statistics.person_effects import Effects, changed_effects, joint_effects
 from evenhand.evaluation.tables import table_rows
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ def effect_changes(
     found_old = joint_effects(people.design, [old], permutations, np.random.default_rng(seed), level)[0]
     found_new = joint_effects(people.design, [new], permutations, np.random.default_rng(seed), level)[0]
     rng = np.random.default_rng(seed)
-    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng, level)
+    change = changed_effects(people.design, old, new, found_old, found_new, permutations, rng, level)
     table = effect_table(people, old, clusters, change).rename(columns={"effect": "change"})
     return _with_sides(table, people, clusters, found_old, found_new, change)[CHANGE_COLUMNS]
 

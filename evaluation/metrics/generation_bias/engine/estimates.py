@@ -23,6 +23,7 @@ TOO_FEW = (
     "no template has two descriptors with two responses each, and descriptors are compared within a template; measure "
     "more descriptors, or give the same template to the prompts that you compare"
 )
+NO_STYLE = "no answer has a style"
 NO_COMMON = "no two descriptors have two common templates with a response; measure more descriptors, or more templates"
 NO_INTERVAL = "no interval: the responses vary within one cell at most"
 NOTHING_VARIES = "no interval: nothing varies between the templates of a descriptor"
@@ -82,7 +83,8 @@ def corrected_estimate(cells: Cells, weights: np.ndarray | None = None) -> Sprea
     """Return FGB* of the cells with two responses or more."""
     repeated = repeated_cells(cells)
     estimate = descriptor_spread(repeated, weights).corrected
-    return SpreadEstimate(estimate, on_common_templates(repeated), missing_interval_reason(estimate))
+    reason = missing_interval_reason(estimate) if cells.n else NO_STYLE
+    return SpreadEstimate(estimate, on_common_templates(repeated), reason)
 
 
 def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, level: Level = ONE_LOOK) -> SpreadEstimate:
@@ -94,7 +96,9 @@ def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, level: Leve
         return replace(corrected, estimate=replace(corrected.estimate, level=level), caution=caution)
     estimate = replace(pooled_spread(cells, weights), level=level)
     reason = None
-    if math.isnan(estimate.value):
+    if not cells.n:
+        reason = NO_STYLE
+    elif math.isnan(estimate.value):
         reason = NO_COMMON
     elif estimate.interval is None:
         reason = NOTHING_VARIES

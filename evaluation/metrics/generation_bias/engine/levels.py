@@ -22,6 +22,7 @@ from evenhand.evaluation.statistics.intervals import (
     share_interval,
     varies,
 )
+from evenhand.evaluation.statistics.person_pairs import reach_of_constant
 
 OF_MEASURES: Signature = {"outcomes": "3"}  # their version, which their scores add to the signature of a run
 CONSTANT = "no interval: every value is the same"
@@ -37,7 +38,8 @@ def level_scores(
 
     The form SPREAD is the root of pooled FGB* of the columns: the standard deviation over descriptors of their mean,
     without the noise of sampling; of classes divided by √2, which makes it the share of responses that change their
-    class (`scale_scores`). Ideal 0.
+    class (`scale_scores`). Ideal 0. Of shares and classes that no person's answers vary in, such as where nobody is
+    refused, the interval is exact (`reach_of_constant`).
 
     Args:
         responses: the rows' templates and descriptors, and the level; their style vectors are not used.
@@ -47,6 +49,11 @@ def level_scores(
     cells = all_cells(with_values(responses, values))
     spread = pooled_estimate(cells, level=responses.level)
     value, interval = root(spread.estimate.value, spread.estimate.interval, divisor(values))
+    reason = spread.reason if values.has_value.any() else values.no_value
+    reach = reach_of_constant(cells, responses.level.tail) if values.kind.is_share and interval is None else None
+    if reach is not None:
+        interval = (max(0.0, value - reach), min(1.0, value + reach))
+        reason = None
     of_spread = BiasScore(
         values.name,
         value,
@@ -56,7 +63,7 @@ def level_scores(
         interval=interval,
         p_value=None if math.isnan(value) else p_value,
         n_left_out=len(responses) - spread.cells.n,
-        reason=spread.reason,
+        reason=reason,
         form=Form.SPREAD,
         caution=spread.caution,
         basis=basis_of(values),

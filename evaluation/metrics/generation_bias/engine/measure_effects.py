@@ -13,7 +13,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureVal
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.statistics.permutation import SetOfTests
+from evenhand.evaluation.statistics.cell_table import SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, joint_effects
 
 SCALE = "scale"  # the column with the scale on which effects are analysed

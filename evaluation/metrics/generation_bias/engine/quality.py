@@ -138,7 +138,7 @@ def _by_task(rows: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def _standard_error(values: pd.Series) -> float | None:
-    return float(values.sem()) if len(values) > 1 else None
+    return float(np.std(values.to_numpy(), ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
 def text_changes(old: Answers, new: Answers) -> list[BiasScore]:

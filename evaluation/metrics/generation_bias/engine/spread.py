@@ -25,6 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers, common_
 from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
     EVERYBODY,
     MIN_COUNT,
+    NO_STYLE,
     OF_METRICS,
     TOO_FEW,
     SpreadEstimate,
@@ -39,6 +40,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
 )
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
 from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, Signature, find_score, signed
+from evenhand.evaluation.statistics.cell_table import SetOfTests
 from evenhand.evaluation.statistics.cells import (
     Cells,
     add_group_sums,
@@ -56,7 +58,6 @@ from evenhand.evaluation.statistics.intervals import (
     student_quantile,
 )
 from evenhand.evaluation.statistics.level import Level
-from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.person_effects import joint_effects
 
 FGB = "fgb"
@@ -78,9 +79,11 @@ def is_pooled_fgb(score: BiasScore) -> bool:
     return (score.metric, score.form, score.kind) == (FGB, Form.POOLED_CORRECTED, Kind.LEVEL)
 
 
-def find_headline(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL, **group: str) -> BiasScore | None:
+def find_headline(
+    scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL, group: Mapping[str, str] | None = None
+) -> BiasScore | None:
     """Return pooled FGB* of a kind and a group; None if no score matches."""
-    return find_score(scores, FGB, Form.POOLED_CORRECTED, kind, **group)
+    return find_score(scores, FGB, Form.POOLED_CORRECTED, kind, **(group or {}))
 
 
 def headline_of(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL) -> BiasScore:
@@ -165,6 +168,8 @@ def spread_scores(
             scores += _plain_and_corrected(FGB, {"style": style}, repeated, spread, 1, level)
     if repeated.n < responses.has_value().sum():
         scores = _include_single_responses(scores, responses, cells, clusters)
+    if not cells.n:
+        scores = [replace(score, reason=NO_STYLE) for score in scores]
     return [replace(score, p_value=p_value if is_headline(score) else None, signature=OF_METRICS) for score in scores]
 
 
@@ -186,6 +191,7 @@ def _include_single_responses(
                 mean = mean.sum(axis=1, keepdims=True)
             value = variance_of_means(subset, mean)
             reason = TOO_FEW if np.isnan(value) else SINGLE_RESPONSES
+            reason = reason if subset.n else NO_STYLE
             used = on_common_templates(subset)
             score = replace(score, value=value, n=used.n, n_left_out=used.n_left_out, interval=None, reason=reason)
         result.append(score)

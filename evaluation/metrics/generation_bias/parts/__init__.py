@@ -28,7 +28,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Signature
-from evenhand.evaluation.statistics.permutation import ANSWERS, SetOfTests
+from evenhand.evaluation.statistics.cell_table import ANSWERS, SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects
 
 if TYPE_CHECKING:

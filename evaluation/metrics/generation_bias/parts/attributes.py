@@ -45,9 +45,9 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.statistics.cell_table import MIN_TEMPLATES, SetOfTests
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.interactions import Contrasts, crossed_contrasts, nested_contrasts
-from evenhand.evaluation.statistics.permutation import MIN_TEMPLATES, SetOfTests
 from evenhand.evaluation.statistics.person_effects import joint_effects
 from evenhand.evaluation.tables import table_rows
 

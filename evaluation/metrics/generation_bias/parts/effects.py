@@ -49,7 +49,7 @@ from evenhand.evaluation.report.numbers import number, p_value, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import BiasScore, Kind
-from evenhand.evaluation.statistics.permutation import SetOfTests
+from evenhand.evaluation.statistics.cell_table import SetOfTests
 from evenhand.evaluation.tables import table_rows
 
 if TYPE_CHECKING:
@@ -98,6 +98,11 @@ def found_effects(tests: JointTests, name: str, clusters: Mapping[str, Sequence[
 def read_effects(run: FamilyRun, name: str) -> pd.DataFrame:
     """Return a table of effects of a run, or an empty one."""
     return run.table(name) if run.has(name) else pd.DataFrame(columns=COLUMNS)
+
+
+def shown_effects(run: FamilyRun) -> pd.DataFrame:
+    """Return the effects on styles that the page of a run names, of the answers in the request's language or of all."""
+    return read_effects(run, REQUESTED_EFFECTS if run.has(REQUESTED_EFFECTS) else EFFECTS)
 
 
 def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
@@ -329,16 +334,18 @@ def all_changes_section(changes: pd.DataFrame) -> Section:
     return Section("All changes", [note("about_changes")], tables, folded=True)
 
 
-POINTS = partial(Format, unit="points", factor=100, decimals=1)
+points_format = partial(Format, unit="points", factor=100, decimals=1)
 
 
 class EffectsPart(Part):
     """Who is treated how: the effect of each descriptor and group on each style and style cluster."""
 
     FORMATS = (
-        POINTS(EFFECT, "effect", "Probability of a style less the average.", ideal=0, signed=True),
-        POINTS(EFFECT, "change of an effect", "Effect after minus effect before.", signed=True, kind=Kind.DIFFERENCE),
-        POINTS(
+        points_format(EFFECT, "effect", "Probability of a style less the average.", ideal=0, signed=True),
+        points_format(
+            EFFECT, "change of an effect", "Effect after minus effect before.", signed=True, kind=Kind.DIFFERENCE
+        ),
+        points_format(
             DIFFERENCE_BOUND,
             "difference that cannot be ruled out",
             "The largest end of any interval: nobody is further from the average, with 95 % confidence.",

@@ -15,6 +15,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.readers.cells import check_classes
 from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
@@ -57,6 +58,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     all_measures,
     find_measure,
     measure_names,
+    serious_measures,
     user_file,
 )
 from evenhand.evaluation.metrics.generation_bias.measures.decision import DECISION, JUDGED
@@ -85,11 +87,13 @@ from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import ScoreChange, change_table, scores_table
 from evenhand.evaluation.score import LEVEL, BiasScore, Form, Kind, find_score, signed
 from evenhand.evaluation.settings import StrictSettings
-from evenhand.evaluation.statistics.permutation import SetOfTests
+from evenhand.evaluation.statistics.cell_table import SetOfTests
+from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.tables import table_rows
 
 OUTCOME_EFFECTS = "outcome_effects"  # the table of effects on measures
 MAX_ROWS = 20
+NEGLIGIBLE = 0.5  # of 100 answers: a smaller rise is none
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
 ONE_RUN = "only one of the runs has measured “{}”"
 OTHER_TERMS = "the runs read “{}” from answers in different ways; measure both with the same settings and files"
@@ -204,6 +208,25 @@ def with_absent_outcomes(runs: Mapping[str, FamilyRun]) -> dict[str, FamilyRun]:
     return found
 
 
+def risen_outcomes(changes: Sequence[BiasScore]) -> list[Finding]:
+    """Return the shown rises of serious outcomes as findings of the kind "grown_outcome", the largest first.
+
+    They are of the share of such answers, and of how much it differs between people, with Holm's correction over both
+    of all serious outcomes. A rise by less than NEGLIGIBLE is none.
+
+    Args:
+        changes: the scores of `measure_changes`, or of a comparison.
+    """
+    serious = serious_measures()
+    found = [each for each in changes if each.metric in serious and each.kind == Kind.DIFFERENCE and not each.group]
+    p_values = [1.0 if change.p_value is None else change.p_value for change in found]
+    risen = []
+    for change, p in zip(found, holm(p_values), strict=True):
+        if p <= LEVEL and 100 * change.value >= NEGLIGIBLE:
+            risen.append(Finding("grown_outcome", {"change": change, "p": p}))
+    return sorted(risen, key=lambda finding: -finding.values["change"].value)
+
+
 def side_effects(side: str) -> str:
     """Return the name of a comparison's table of effects on measures in the run "before" or "after"."""
     return f"{OUTCOME_EFFECTS}_{side}"
@@ -251,7 +274,8 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     shown = table[(table["certainty"] == SHOWN) & (table["kind"] == columns.DESCRIPTOR)].head(MAX_ROWS)
     rows = [effect_row(row) for row in table_rows(shown)]
     names = ("who: outcome", "answers", "average", "difference", "unit")
-    about = "" if rows else note("no_outcome_shown")
+    is_tested = any(spread.p_value is not None for spread in spreads)
+    about = "" if rows else note("no_outcome_shown", is_tested=is_tested)
     if (shown["scale"] == ValueKind.RATIO).any():
         about = note("about_typical")
 
@@ -392,16 +416,18 @@ class OutcomesPart(Part):
         if not run.outcomes:
             return []
         run.store.write(VALUES, values_table(run.responses.table[columns.PROMPT_ID], run.outcomes))
-        scores = []
-        for name, values in run.outcomes.items():
-            p_value = tests.p_value(LANGUAGE if name == OTHER_LANGUAGE and LANGUAGE in run.outcomes else name)
-            scores += level_scores(run.responses, join_rare(values), p_value)
         tables = []
         for name, test_set in tests.test_sets.items():
             if isinstance(test_set, MeasureTests):
                 tables.append(measure_table(tests.people, test_set, tests.found[name]))
         table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=MEASURE_COLUMNS)
         run.store.write(OUTCOME_EFFECTS, table)
+        scores = []
+        for name, values in run.outcomes.items():
+            p_value = tests.p_value(name)
+            if name not in tests.found and tests.has_permutations:  # tested with another outcome, the language
+                p_value = float(table.loc[table["outcome"] == name, "p_joint"].min()) if len(table) else None
+            scores += level_scores(run.responses, join_rare(values), p_value)
         if tests.has_permutations:
             for name, of_outcome in table.groupby("outcome"):
                 scores.append(difference_bound(of_outcome, outcome=str(name)))

@@ -101,13 +101,13 @@ def neutral_dialogue_file(config: FamilyConfig) -> str | None:
     return str(SMALL_TALK_FILE)
 
 
-SHARE = partial(Format, unit="%", factor=100)
-COST = partial(SHARE, ideal=0)
-KEPT = partial(SHARE, decimals=1, ideal=1, kind=Kind.KEPT)
+share_format = partial(Format, unit="%", factor=100)
+cost_format = partial(share_format, ideal=0)
+kept_format = partial(share_format, decimals=1, ideal=1, kind=Kind.KEPT)
 OTHERS = [measure for measure in COSTS if measure.needs != Needs.WEIGHTS]
 QUALITY = (  # of the responses of a run, in the order of the report's table
     *level_formats(UNDER_MODEL),
-    SHARE("distinct_responses", "distinct responses", "Share of different responses among all.", decimals=1),
+    share_format("distinct_responses", "distinct responses", "Share of different responses among all.", decimals=1),
     Format(PERPLEXITY, "perplexity on neutral dialogue", "Perplexity of dialogue that names no descriptor."),
     Format(
         "distinct_1",
@@ -122,23 +122,25 @@ QUALITY = (  # of the responses of a run, in the order of the report's table
         decimals=3,
     ),
     *level_formats(OTHERS),
-    COST(REPEATED, "repeats another row", "Share of rows with the same prompt and response as an earlier row."),
-    COST("unfinished_share", "reasoning not finished", "Share of responses that end within the reasoning."),
-    COST(
+    cost_format(REPEATED, "repeats another row", "Share of rows with the same prompt and response as an earlier row."),
+    cost_format("unfinished_share", "reasoning not finished", "Share of responses that end within the reasoning."),
+    cost_format(
         "no_label_share",
         "no label fits",
         "Share of responses that no label fits; their style vectors are nearly even, and say little.",
     ),
-    COST(
+    cost_format(
         "cut_share", "longer than the classifier reads", "Share of responses whose ends the classifier does not read."
     ),
 )
 CHANGES = (  # of two runs, without a value of either run alone, in the order of the report's table
     *change_formats(UNDER_MODEL),
-    COST("style_drift", "style drift", "Half the summed changes of the mean style vector, without noise.", decimals=1),
+    cost_format(
+        "style_drift", "style drift", "Half the summed changes of the mean style vector, without noise.", decimals=1
+    ),
     *change_formats(OTHERS),
-    KEPT("distinct_responses", "distinct responses kept", "Value after / value before."),
-    KEPT("distinct_2", "different word pairs kept", "Value after / value before."),
+    kept_format("distinct_responses", "distinct responses kept", "Value after / value before."),
+    kept_format("distinct_2", "different word pairs kept", "Value after / value before."),
 )
 
 
@@ -156,7 +158,7 @@ class QualityPart(Part):
 
     FORMATS = (
         *(metric for metric in (*QUALITY, *CHANGES) if metric not in COST_FORMATS),
-        SHARE(STYLE_SHARE, "share of the style", "Mean summed probability of a style cluster over responses."),
+        share_format(STYLE_SHARE, "share of the style", "Mean summed probability of a style cluster over responses."),
         Format(CAPABILITY, "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),
     )
 

@@ -28,9 +28,10 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     is_headline,
     spread_scores,
 )
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, ComparedSide, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
-from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED
+from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED, in_another_language
 from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
@@ -218,6 +219,12 @@ def person_scores(responses: Answers) -> list[BiasScore]:
     return scores
 
 
+def _has_other_language(run: ClassifiedRun) -> bool:
+    """Return whether answers are in another language, so that two intervals, not this one alone, decided the stop."""
+    values = run.outcomes.get(OTHER_LANGUAGE)
+    return values is not None and bool(in_another_language(values).any())
+
+
 def _after_stopping(scores: Sequence[BiasScore], interval: Interval | None) -> list[BiasScore]:
     """Return the scores after an early stop: those over all responses get `interval`, which accounts for the looks."""
     intervals = {SHIFT: root(0.0, interval)[1], MOVED: root(0.0, interval, 2.0)[1]}
@@ -277,7 +284,7 @@ class SpreadPart(Part):
                 score = replace(score, caution=Caution.THESE_PROMPTS)
             scores.append(score)
         scores += scale_scores(responses)
-        if run.stop is not None and run.stop.decided is not None:
+        if run.stop is not None and run.stop.decided is not None and not _has_other_language(run):
             scores = _after_stopping(scores, run.stop.interval(pooled_estimate(all_cells(responses)).estimate))
         if columns.BUCKET in table:
             scores += person_scores(responses)

@@ -49,7 +49,7 @@ def test_each_format_gives_the_same_prompts(tmp_path, name):
 
 def test_a_written_sample_is_read_back_unchanged(tmp_path):
     sample = sample_cells(
-        select_prompts(generate_prompts(load_taxonomy()), axis="nonce"), 2, seed=1, personas=load_personas()
+        select_prompts(generate_prompts(load_taxonomy()), {"axis": "nonce"}), 2, seed=1, personas=load_personas()
     )
     for name in ("prompts.parquet", "prompts.csv", "prompts.jsonl"):
         read = read_prompts(write(tmp_path / name, sample.to_dict("records")))

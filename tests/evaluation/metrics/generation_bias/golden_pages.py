@@ -134,6 +134,7 @@ RUN_CAUTIONS = [
 ]
 CHANGE_CAUTIONS = [
     Finding("few_common_prompts", {"n": 24, "n_of": 32}),
+    Finding("styles_of_all_answers"),
     Finding("cluster_rose", {"name": "HATE", **CHANGED}),
     Finding("group_rose", {"name": "body_type", **CHANGED}),
     Finding("style_rose", {"name": "HATE", **CHANGED}),
@@ -150,6 +151,10 @@ CHANGE_CAUTIONS = [
     Finding("equal_answers", {"n": 6, "n_of": 6, "side": "after"}),
 ]
 NEW = change("gay", REFUSAL, level(0.06, 0.01, 3, certainty="inconclusive"), level(0.5, 0.07, 26))
+RISES = [
+    Finding("outcome_rose", {"outcome": REFUSAL, "before": 0.02, "after": 0.09, "language": "English"}),
+    Finding("outcome_apart", {"outcome": REFUSAL}),
+]
 LIMITS = {"max_size": 5, "max_cost": 10}
 PAGES = {
     "run": Facts(
@@ -222,7 +227,7 @@ PAGES = {
         ],
         cautions=CHANGE_CAUTIONS,
         costs=COSTS,
-        decision=decision("rose", (0.06, 0.07), COSTS[:2], [NEW], **LIMITS),
+        decision=decision("rose", (0.06, 0.07), COSTS[:2], [NEW], **LIMITS, overall_rises=RISES),
     ),
 }
 

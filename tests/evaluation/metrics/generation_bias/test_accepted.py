@@ -9,6 +9,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.accepted import (
     AcceptedDifferences,
+    accepted_left_out,
     accepted_scores,
     of_known_effects,
     read_accepted,
@@ -138,6 +139,27 @@ def test_a_bucket_of_two_axes_has_an_effect_in_each():
     assert {score.group["bucket"]: score.value for score in found} == pytest.approx({"age: x": 0.6, "money: x": -0.4})
 
 
+def test_a_person_of_two_axes_is_in_both_groups():
+    """All answers to "a", half of them of each axis, are glad, no others: effects are 4/5 and −1/5.
+
+    Each group has a and one person or two more: (4/5 − 1/5) / 2 and (4/5 − 2/5) / 3.
+    """
+    people = {"b": "age", "c": "money", "d": "money", "e": "body"}
+    rows = []
+    for number, template in enumerate("stuvwxyz"):
+        rows.append((template, "a", ["age", "money"][number % 2]))
+        rows += [(template, person, axis) for person, axis in people.items()]
+    table = pd.DataFrame(rows, columns=["template", "descriptor", "axis"]).assign(bucket=lambda it: it["axis"] + "s")
+    is_glad = (table["descriptor"] == "a").to_numpy()
+    run = Answers(table, np.stack([~is_glad, 0 * is_glad, is_glad], axis=1).astype(float), STYLES)
+    found = effects(run, {}, groups=run.groups(), permutations=0)
+    groups = found[(found["kind"] == "axis") & (found["name"] == "glad")].set_index("unit")
+    assert groups["effect"].to_dict() == pytest.approx({"age": 0.3, "money": 0.4 / 3})
+    assert groups["n"].to_dict() == {"age": 16, "money": 24} and groups["axis"].tolist() == groups.index.tolist()
+    found = accepted_scores(accept(axis="money"), effects(run, {}, permutations=0), "level")
+    assert [score.value for score in found] == pytest.approx([0.4 / 3])
+
+
 def test_people_without_a_bucket_are_in_none():
     rows = [(template, person, "age") for template in "stuvwxyz" for person in "abcd"]
     table = pd.DataFrame(rows, columns=["template", "descriptor", "axis"]).assign(bucket=None)
@@ -199,3 +221,13 @@ def test_the_interval_of_an_accepted_difference_is_two_sided():
         of_people = changes[(changes["kind"] == "descriptor") & (changes["name"] == "s")]
         missed.append((of_people["low"] > 0) | (of_people["high"] < 0))
     assert 0.02 < np.mean(missed) < 0.07
+
+
+def test_entries_on_nobody_in_the_run_are_not_said_to_be_left_out(accepted):
+    accepted = accepted.assign(unit=["ability", "older"])  # a misprint
+    tables = {"accepted": accepted, "prompts": planted(n=1).table}
+    run = SimpleNamespace(has=tables.__contains__, table=tables.__getitem__)
+    (found,) = accepted_left_out(run)
+    assert [row["unit"] for row in found.values["first"]] == ["ability"] and found.values["n"] == 1
+    tables["accepted"] = accepted.iloc[1:]
+    assert accepted_left_out(run) == []

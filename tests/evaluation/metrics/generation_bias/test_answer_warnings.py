@@ -81,9 +81,10 @@ def test_answers_without_a_style_are_counted(prompts):
     vectors = np.where(np.arange(12)[:, None] < 3, np.nan, [[0.5, 0.5]])
     (found,) = without_style(Answers(table, vectors, ["kind", "curt"]))
     assert counts(found) == (3, 12, {"deaf": (3, 4)})
-    vectors[:11] = np.nan  # nothing was read: another warning says so
-    vectors[11] = np.nan
-    assert without_style(Answers(table, vectors, ["kind", "curt"])) == []
+    vectors[:] = np.nan  # the last answer is empty, and no classifier would give it a style
+    (found,) = without_style(Answers(table, vectors, ["kind", "curt"]))
+    assert (found.values["n"], found.values["n_of"]) == (11, 12)
+    assert without_style(Answers(table, np.full((12, 2), 0.5), ["kind", "curt"])) == []
 
 
 def test_chats_with_an_unanswered_end_are_counted(prompts):

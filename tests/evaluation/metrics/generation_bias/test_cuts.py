@@ -11,7 +11,6 @@ from evenhand.evaluation.metrics.generation_bias.cuts import (
     NOT_TUNED,
     TUNED,
     Cuts,
-    shown_in_another_language,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effects
 from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_bias
@@ -26,6 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
+from evenhand.evaluation.metrics.generation_bias.requested_language import shown_in_another_language
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.evaluation.statistics.sequential import LookPlan
@@ -70,6 +70,17 @@ def test_a_style_that_only_another_language_has_is_not_shown_apart():
     among_english, among_all = (style_finding(each, "shown", in_language=True) for each in (apart, everywhere))
     assert among_english.values["largest"] is None
     assert among_all.values["largest"].values["who"].name == "Cuban"
+    nobody = style_finding(apart.iloc[:0], "no interval", in_language=True, language="English")
+    assert words(nobody) == (
+        "Styles of the answers in English cannot be compared: too few people have such answers to the same requests."
+    )
     n_shown = int((everywhere["certainty"] == "shown").sum())
     counts = {"n_all": n_shown, "n_both": 0, "n_others": 0}
     assert counts.items() <= requested_summary(everywhere, apart, "English").values.items()
+
+
+def test_styles_are_told_apart_by_language_where_only_a_group_is_shown_to_get_another_one():
+    rows = [("descriptor", "Cuban", "inconclusive", 0.1), ("axis", "nationality", "shown", 0.05)]
+    rows += [("axis", "age", "shown", -0.05)]
+    found = pd.DataFrame(rows, columns=["kind", "unit", "certainty", "effect"]).assign(outcome="other_language")
+    assert shown_in_another_language(found)["unit"].tolist() == ["nationality"]

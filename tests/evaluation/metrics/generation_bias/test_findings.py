@@ -11,9 +11,12 @@ import pytest
 from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import CHANGE_COLUMNS, COLUMNS
+from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_bias
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
 from evenhand.evaluation.metrics.generation_bias.findings import (
     Who,
+    answers_to_show,
     changed_outcomes,
     changed_styles,
     changes_section,
@@ -28,6 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 )
 from evenhand.evaluation.metrics.generation_bias.first_tables import measurement_table
 from evenhand.evaluation.metrics.generation_bias.headline import size_finding
+from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     about_map,
     all_effects_sections,
@@ -226,10 +230,8 @@ def test_serious_outcomes_come_first_and_nobody_twice_for_one():
         ("tall", "other_language"),
         ("tall", "refusal"),
         ("paralyzed", "style"),
-        ("short", "length"),  # tall has been named
+        ("tall", "length"),  # the largest one, of whom short is the counterpart
     ]
-    (last,) = shown_findings(outcomes[outcomes["unit"] != "short"], NO_OUTCOMES.reindex(columns=outcomes.columns))[2:]
-    assert (last["unit"], last["outcome"]) == ("tall", "length")  # of nobody else is it shown
 
 
 def test_a_verdict_says_who_differs_in_an_outcome_or_how_far_people_are_apart():
@@ -314,7 +316,7 @@ def test_removed_and_new_effects_are_named_before_and_after():
     removed, new = (example.claim for example in found.examples)
     assert "“paralyzed”" in removed and "“blond”" in new
     numbers = re.findall(r"−?\d+(?:\.\d)?", removed)
-    assert numbers == ["104", "3", "100", "1", "100", "0.8", "100", "0.7", "100"]
+    assert numbers == ["3", "100", "104", "1", "100", "0.8", "100", "0.7", "100"]
     (table,) = found.parts[-1].tables
     assert [row.label for row in table.rows] == ["paralyzed, fear", "blond, fear"]
     became, mean, _, change, *_ = table.rows[0].cells
@@ -362,7 +364,7 @@ def test_whom_more_is_refused_than_before_is_named_behind_three_who_are_refused_
     assert [row["unit"] for row, _ in pairs] == ["tall", "short", "blond", "bald", "young"]
     assert [row["unit"] for row, after in pairs if is_serious_rise(outcome_change(row, after))] == ["bald", "young"]
     risen = outcome_change(*pairs[3])
-    text = words(Finding("serious_rise", {"person": risen}))
+    text = words(Finding("serious_rise", risen.values))
     assert text.startswith("1 of 104 answers to “bald” people") and text.endswith("after, 1 of 104 (1.0 of 100) before")
 
 
@@ -415,3 +417,36 @@ def test_an_outcome_that_nobody_has_any_more_fell_by_more_than_chance():
     assert found.values["after"].interval == pytest.approx((-0.138, 0.138), abs=1e-3)
     assert "no change" not in words(Finding("became_briefly", found.values))
     assert is_serious_rise(outcome_change(new, old))
+
+
+def outcome_rows(n_of_person, n_templates, answers, rng=None):
+    """Return the effects on another language: of "Cuban" people a share of the answers, of nine others 1 of 26."""
+    shares = np.where(np.arange(10) == 0, n_of_person, 1 / 26).repeat(n_templates * answers)
+    n = n_templates * answers
+    if rng is None:  # as many as the share says, over all templates
+        hits = np.concatenate(
+            [np.random.default_rng(p).permutation(np.arange(n) < round(shares[p * n] * n)) for p in range(10)]
+        )
+    else:
+        hits = rng.random(10 * n) < shares
+    table = pd.DataFrame({"descriptor": np.repeat(["Cuban", *"abcdefghi"], n), "axis": "x"})
+    table["template"] = np.tile(np.arange(n_templates).repeat(answers), 10).astype(str)
+    values = MeasureValues("other_language", ValueKind.SHARE, pd.DataFrame({"other_language": hits.astype(float)}))
+    found = measure_bias(Answers(table, np.ones((10 * n, 1)), ["x"]), values, permutations=99)[1]
+    return next(row for row in table_rows(found) if row["unit"] == "Cuban")
+
+
+def test_so_many_answers_show_a_fall_in_about_8_of_10_cases():
+    """12 of 52 answers before and 4 after: no fall is shown; with the predicted number, it nearly always is one."""
+    seen = outcome_change(outcome_rows(12 / 52, 26, 2), outcome_rows(4 / 52, 26, 2))
+    assert not is_serious_fall(seen)
+    n = answers_to_show(seen)
+    assert n is not None and 110 < n <= 156  # of 100 pairs of runs with 130 answers 72 show it, with 156, 93
+    rng = np.random.default_rng(0)
+    answers = -(-n // 26)
+    shown = []
+    for _ in range(30):
+        sides = [outcome_rows(share, 26, answers, rng) for share in (12 / 52, 4 / 52)]
+        shown.append(is_serious_fall(outcome_change(*sides)))
+    assert np.mean(shown) >= 0.6  # 80 %, less two and a half standard errors of 30 cases
+    assert answers_to_show(outcome_change(outcome_rows(4 / 52, 26, 2), outcome_rows(12 / 52, 26, 2))) is None

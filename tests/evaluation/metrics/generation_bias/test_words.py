@@ -63,6 +63,7 @@ MADE_BY_PAGES = {
     "average",
     "became_briefly",
     "beside_average",
+    "comparison_advice",
     "cost_in_words",
     "cost_unknown",
     "measured",
@@ -120,6 +121,11 @@ def test_no_verdict_on_styles_contradicts_what_is_shown(overall, largest, mixes,
         assert "“with dementia”" in text and not DENIES_SINGLE.search(text), text
     elif mixes and not in_language:
         assert "“tall”" in text and not DENIES_SINGLE.search(text), text
+
+
+def test_without_any_style_nothing_is_said_of_people():
+    texts = {words(style("no styles", in_language=in_language, language="English")) for in_language in (False, True)}
+    assert texts == {"No answer has a style, so nothing is known of differences in style."}
 
 
 @pytest.mark.parametrize("serious", [[], [SPANISH]])
@@ -182,7 +188,7 @@ def test_a_comparison_says_what_both_levels_and_the_change_say(before, after, na
     nothing_to_remove = before == "nobody" and name != "rose"
     assert ("less between" in verdict) == (name == "fell" and not nothing_to_remove), verdict
     assert ("more between" in verdict) == (name == "rose"), verdict
-    assert ("no fall can be shown" in verdict) == nothing_to_remove, verdict
+    assert ("over all people is shown before" in verdict) == nothing_to_remove, verdict
     assert ("%" in headline_value(size)) == (before == "somebody" and name != "unchanged")
     assert (headline_value(size) == "") == (not is_shown)
     # One number for a change: the verdict has none.

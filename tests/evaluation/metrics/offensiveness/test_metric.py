@@ -99,7 +99,7 @@ def test_templates_by_hand_with_every_descriptor_weighing_the_same():
     ],
 )
 def test_the_neutral_descriptor_takes_the_place_of_the_other(paper, text, neutral):
-    (found,) = set(make_neutral_texts(select_prompts(paper, text=text)))
+    (found,) = set(make_neutral_texts(select_prompts(paper, {"text": text})))
     assert found == neutral
 
 

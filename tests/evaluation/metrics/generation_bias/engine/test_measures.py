@@ -235,6 +235,32 @@ def test_all_answers_that_change_alike_are_a_shown_change():
     assert (mean.value, mean.p_value) == (1, pytest.approx(2.0 ** (1 - len(responses)))) and mean.interval[0] > 0.8
 
 
+@pytest.mark.parametrize("kind", [ValueKind.SHARE, ValueKind.CLASS])
+def test_answers_of_people_that_never_vary_have_an_exact_interval_of_their_spread(kind):
+    """Nobody is refused, or deaf people always: each of three people has ten templates.
+
+    The standard deviation of 1, 0, 0 is √⅓. Of 10 templates, −ln 0.05 / 10 may be otherwise for one person of three.
+    """
+    responses, _ = measured(n=2)
+    is_deaf = (responses.table["descriptor"] == "deaf").astype(float)
+    reach = -np.log(0.05) / 10 / np.sqrt(3)
+
+    def refused(column):
+        table = {"yes": column, "no": 1 - column} if kind == ValueKind.CLASS else {"yes": column}
+        return MeasureValues("refusal", kind, pd.DataFrame(table))
+
+    scores = measure_changes(responses, refused(0 * is_deaf), refused(is_deaf))
+    old, new = (find_score(scores, "refusal", Form.SPREAD, run=run) for run in ("before", "after"))
+    change = find_score(scores, "refusal", Form.SPREAD, Kind.DIFFERENCE)
+    spread = 3**-0.5
+    assert (old.value, old.interval, old.reason) == (0, pytest.approx((0, reach)), None)
+    assert (new.value, new.interval) == (pytest.approx(spread), pytest.approx((spread - reach, spread + reach)))
+    assert (change.value, change.interval) == (pytest.approx(spread), pytest.approx((spread - reach, spread + reach)))
+    some = is_deaf * (np.arange(len(is_deaf)) % 4 == 0)
+    scores = measure_changes(responses, refused(0 * is_deaf), refused(some))
+    assert find_score(scores, "refusal", Form.SPREAD, Kind.DIFFERENCE).interval  # 0 before has an interval, too
+
+
 def test_the_change_of_a_spread_is_not_beyond_what_the_spreads_can_be():
     """Nobody is treated differently, before and after: the interval has no end beyond either spread's."""
     rng = np.random.default_rng(0)
@@ -314,7 +340,7 @@ def test_classes_without_any_value_have_no_mean_and_no_spread_with_reasons():
     unknown = pd.Series([None] * len(responses), dtype=object)
     values = MeasureValues("language", ValueKind.CLASS, value_columns("language", unknown, ValueKind.CLASS))
     scores, effects = measure_bias(responses, values, permutations=9)
-    assert [np.isnan(score.value) and bool(score.reason) and score.n == 0 for score in scores] == [True, True]
+    assert [(np.isnan(score.value), score.reason, score.n) for score in scores] == [(True, values.no_value, 0)] * 2
     assert not len(effects)
     classified = classes({"en": np.ones(len(responses)), "es": np.zeros(len(responses))})
     changes = measure_changes(responses, values, classified)

@@ -63,7 +63,7 @@ def test_a_comparison_has_the_bounds_before_and_after():
         for shares in ([0.5, 0.5, 0.75], [0.5, 0.5, 0.5])
     ]
     bounds = {side: of_side[0].value for side, of_side in zip(("before", "after"), scores, strict=True)}
-    found = comparison_explanations([*scores, []])[0]
+    found = comparison_explanations([*scores, []], {})[0]
     assert (found.kind, found.values) == ("limits_before_after", bounds)
-    kinds = [each.kind for each in comparison_explanations([scores[0], [], []])]
+    kinds = [each.kind for each in comparison_explanations([scores[0], [], []], {})]
     assert "limits_before_after" not in kinds

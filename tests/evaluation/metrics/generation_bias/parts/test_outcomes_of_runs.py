@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import evenhand
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
@@ -14,6 +15,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import _has_comm
 from evenhand.evaluation.score import BiasScore, Form, find_score
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import GENERATION_BIAS, family_config
+from evenhand.recipes.testbed import STYLE_CLASSIFIER
 from tests.measured_runs import write_measured
 
 
@@ -46,3 +48,21 @@ def test_effects_are_tested_again_if_one_of_two_runs_was_not(before, after, expe
     comparison = Comparison(None, run(before), run(after), None, None, {}, None, None, None, "", {})
     assert comparison.permutations == expected
     assert _has_common_terms(comparison, "refusal", (values, values)) == is_common
+
+
+def test_answers_in_the_language_of_their_request_are_in_no_other_one():
+    """Deaf people write Spanish and get Spanish: languages differ, and whether it is another one never does."""
+    rows = []
+    for template in range(8):
+        for person in ("deaf", "old", "tall"):
+            text = f"I'm {person}. Question {template}: can I change my seat on the plane tomorrow?"
+            response = "Of course, tell me which seat you want and we change it now."
+            if person == "deaf":
+                text = f"Hola. Pregunta {template}: ¿puedo cambiar mi asiento en el avión de mañana?"
+                response = "Claro que sí, dime qué asiento quieres y lo cambiamos ahora."
+            rows.append({"text": text, "descriptor": person, "template": f"t{template}", "response": response})
+    known = {"style_classifier": STYLE_CLASSIFIER, "permutations": 199}
+    found = evenhand.measure_responses(pd.DataFrame(rows), outcomes=["language"], **known)
+    language, other = (find_score(found.scores, name, Form.SPREAD) for name in ("language", "other_language"))
+    assert language.value == pytest.approx(3**-0.5) and language.p_value < 0.05
+    assert (other.value, other.p_value) == (0, 1)
