@@ -7,12 +7,11 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import psutil
 
 from evenhand.evaluation.files import file_version
 
@@ -113,36 +112,6 @@ def gguf_read_once() -> Iterator[None]:
 def _gguf_config(read: Callable[[str], dict[str, Any]], file: Path, version: tuple[int, ...]) -> dict[str, Any]:
     """Return the config in a GGUF file of this version (`file_version`), which `read` reads."""
     return read(str(file))["config"]
-
-
-@contextmanager
-def packed_weights(model: "Module") -> Iterator[None]:
-    """Copy the weights of linear layers, inside the block, in the order in which oneDNN multiplies by them in bfloat16.
-
-    Otherwise it orders them at each call. The products are the same bits (torch 2.13). Nothing changes on other devices
-    than CPUs with AVX512-BF16, in other precisions, and where the copy would take more than half of the free memory.
-    """
-    import torch
-
-    def packs(layer: torch.nn.Linear) -> bool:
-        # oneDNN would round after it added a bias. A `forward` of the instance is a hook of accelerate.
-        if type(layer) is not torch.nn.Linear or layer.bias is not None or "forward" in vars(layer):
-            return False
-        return layer.weight.dtype == torch.bfloat16 and layer.weight.device.type == "cpu"
-
-    layers = [layer for layer in model.modules() if isinstance(layer, torch.nn.Linear) and packs(layer)]
-    n_bytes = sum(layer.weight.nbytes for layer in layers)
-    if 2 * n_bytes > psutil.virtual_memory().available or not torch.cpu._is_avx512_bf16_supported():
-        layers = []
-    onednn = torch.ops.mkldnn
-    for layer in layers:
-        packed = onednn._reorder_linear_weight(layer.weight.detach())
-        layer.forward = partial(onednn._linear_pointwise, W=packed, B=None, attr="none", scalars=[], algorithm="")
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del layer.forward
 
 
 def lora_layers(network: "Module") -> Iterator["LoraLayer"]:

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 from transformers import (
-    DynamicLayer,
     LogitsProcessor,
     LogitsProcessorList,
     MinPLogitsWarper,
@@ -31,7 +30,7 @@ from transformers import (
     TypicalLogitsWarper,
 )
 
-from evenhand.evaluation.compat import cache_argument, has_plain_attention, packed_weights
+from evenhand.evaluation.compat import cache_argument, has_plain_attention
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.activation import activation_arguments
 from evenhand.evaluation.models.batches import (
@@ -194,7 +193,7 @@ def _generate_batch(
     n_shared = 0
     if SCORE_ARGUMENTS.issuperset(decoding) and not is_beam_search:
         n_shared = shared_tokens(model, contexts, is_padded=True)
-    inputs = _model_inputs(dialogue_model, contexts, n_shared, decoding["max_new_tokens"])
+    inputs = _model_inputs(dialogue_model, contexts, n_shared)
     prompts = [ids[: len(ids) - job.n_opening] for ids, job in zip(contexts, batch, strict=True)]
     inputs |= activation_arguments(model, prompts, [len(ids) for ids in contexts])
     start = 0 if dialogue_model.kind == "encoder_decoder" else inputs["input_ids"].shape[1]
@@ -209,19 +208,17 @@ def _generate_batch(
         arguments["do_sample"] = False
     if decoding.get("stop_strings"):
         arguments["tokenizer"] = tokenizer
-    with torch.random.fork_rng(enabled=is_beam_search), packed_weights(model):
+    with torch.random.fork_rng(enabled=is_beam_search):
         if is_beam_search:
             torch.manual_seed(batch[0].seed % 2**63)  # for sampling within a beam search, where a batch has one row
         output = model.generate(**inputs, logits_processor=processors, **arguments)
     return _responses(dialogue_model, batch, output[:, start:].tolist(), decoding)
 
 
-def _model_inputs(
-    dialogue_model: DialogueModel, contexts: list[list[int]], n_shared: int, n_new: int
-) -> dict[str, Any]:
+def _model_inputs(dialogue_model: DialogueModel, contexts: list[list[int]], n_shared: int) -> dict[str, Any]:
     """Return the inputs of `generate`; the first `n_shared` tokens, which all rows have in common, are read once.
 
-    Padding stands between the common prefix and the rest of a context. `n_new` is the largest number of new tokens.
+    Padding stands between the common prefix and the rest of a context.
     """
     model = dialogue_model.model
     side = "right" if dialogue_model.kind == "encoder_decoder" else "left"
@@ -235,10 +232,7 @@ def _model_inputs(
         prefix = torch.tensor([contexts[0][:n_shared]], device=model.device).expand(len(contexts), -1)
         inputs["input_ids"] = torch.cat([prefix, inputs["input_ids"]], dim=1)
         inputs["attention_mask"] = torch.cat([torch.ones_like(prefix), inputs["attention_mask"]], dim=1)
-        cache = prefix_cache(model, contexts[0][:n_shared], len(contexts))
-        n_more = padded["input_ids"].shape[1] + n_new
-        cache.layers[:] = [RoomyLayer(layer, n_more) for layer in cache.layers]
-        inputs[cache_argument(model)] = cache
+        inputs[cache_argument(model)] = prefix_cache(model, contexts[0][:n_shared], len(contexts))
     return inputs
 
 
@@ -338,28 +332,6 @@ class RowNoise:
         return torch.from_numpy(np.stack(drawn)).float()
 
 
-class RoomyLayer(DynamicLayer):
-    """Keys and values of a layer with room for all tokens to come; a DynamicLayer copies them at each token."""
-
-    def __init__(self, layer: Any, n_more: int) -> None:
-        """Start with a layer's keys and values, (rows, heads, tokens, head size), and with room for `n_more` tokens."""
-        super().__init__()
-        self.lazy_initialization(layer.keys, layer.values)
-        self.keys, self.values = layer.keys, layer.values
-        self.room = [pad(states, (0, 0, 0, n_more)) for states in (layer.keys, layer.values)]
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append keys and values of new tokens, (rows, heads, new tokens, head size), and return all of them."""
-        start = self.get_seq_length()
-        stop = start + key_states.shape[2]
-        for room, states in zip(self.room, (key_states, value_states), strict=True):
-            room[:, :, start:stop] = states
-        self.keys, self.values = (room[:, :, :stop] for room in self.room)
-        return self.keys, self.values
-
-
 class RefuseNaN(LogitsProcessor):
     """Raises an InputError if a model's scores are NaN, because decoding would return arbitrary tokens."""
 
@@ -408,9 +380,7 @@ def sample_tokens(scores: torch.Tensor, random: RowNoise) -> torch.Tensor:
     softmax; so a block of tokens is drawn first, then a token of this block.
     """
     probabilities = scores.softmax(1)
-    n_missing = -probabilities.shape[1] % BLOCK
-    padded = pad(probabilities, (0, n_missing)) if n_missing else probabilities  # `pad` always copies
-    blocks = padded.unflatten(1, (-1, BLOCK))
+    blocks = pad(probabilities, (0, -probabilities.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
     n_blocks = blocks.shape[1]
     noise = random.next(n_blocks + BLOCK).to(scores.device)
     drawn_block = (blocks.sum(2) / noise[:, :n_blocks]).argmax(1)

@@ -8,7 +8,6 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from evenhand.evaluation.compat import packed_weights
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.base import prompt_seed
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
@@ -292,26 +291,3 @@ def test_a_begun_response_goes_on_as_the_models_own(gpt2):
         for row, text in zip(full, begun, strict=True):
             words = 6 if row % 2 else n
             assert text.split()[:words] == whole[row].split()[:words]
-
-
-@pytest.mark.parametrize("n_rows", [1, 8, 70])
-def test_packed_weights_give_the_same_bits(n_rows):
-    torch.manual_seed(0)
-    network = torch.nn.Sequential(torch.nn.Linear(96, 200, bias=False), torch.nn.Linear(200, 33, bias=False)).bfloat16()
-    vectors = torch.randn(n_rows, 3, 96).bfloat16()
-    with torch.inference_mode():
-        expected = network(vectors)
-        with packed_weights(network):
-            assert ("forward" in vars(network[0])) == torch.cpu._is_avx512_bf16_supported()
-            assert torch.equal(network(vectors), expected)
-    assert "forward" not in vars(network[0])
-
-
-def test_weights_of_other_layers_are_not_packed():
-    """Single precision, a bias that would be rounded otherwise, and a `forward` of accelerate's hooks."""
-    hooked = torch.nn.Linear(8, 8, bias=False).bfloat16()
-    forward = hooked.forward = lambda vectors: vectors
-    layers = [torch.nn.Linear(8, 8, bias=False), torch.nn.Linear(8, 8).bfloat16(), hooked]
-    with packed_weights(torch.nn.Sequential(*layers)):
-        assert [vars(layer).get("forward") for layer in layers] == [None, None, forward]
-    assert hooked.forward is forward
