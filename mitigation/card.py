@@ -102,7 +102,9 @@ def model_card(
 
 
 def _generation(facts: TuningFacts, model: DialogueModel, decoding: Mapping[str, object] | None) -> dict[str, object]:
-    """Return what the code of a card generates with, and for how many first tokens the adapter is on; None: for all."""
+    """Return the values of the card's code example: how it generates, and `first_tokens`.
+
+    `first_tokens` is the number of tokens for which the adapter is on; None: for all."""
     is_encoder_decoder = model.kind == "encoder_decoder"
     values: dict[str, object] = {
         "task": "Seq2SeqLM" if is_encoder_decoder else "CausalLM",

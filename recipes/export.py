@@ -292,7 +292,7 @@ def _never_merged(tuning: Path, model: ModelSettings, method: str, *, is_activat
 def _write(
     settings: ExportSettings, measured: MeasureSettings, folder: Path
 ) -> tuple[DialogueModel, str, dict[str, Any]]:
-    """Write the tuned model's weights and tokenizer into `folder`; return model, name of its base, and decoding."""
+    """Write the tuned weights and tokenizer into `folder`; return the model, its base's name and how it decodes."""
     adapter = settings.tuning / ADAPTER_FOLDER
     strength = measured.model.adapter_strength
     tuned = load_dialogue_model(measured.model.replaced(name=str(adapter), revision=None))

@@ -120,7 +120,7 @@ def answer_lines(lines: Sequence[bytes], settings: WatchSettings) -> list[bytes]
 
 
 def columns_in(lines: Sequence[bytes], settings: WatchSettings) -> dict[str, str]:
-    """Return `settings.columns` without the columns that no line has and an answer need not have."""
+    """Return `settings.columns` without optional columns that are in no line."""
     rows = [json.loads(line) for line in lines]
     found = {}
     for name, place in settings.columns.items():

@@ -20,7 +20,13 @@ DIRECTIONS = ("more often", "less often")  # by `betting.HIGHER`, `betting.LOWER
 
 @dataclass(frozen=True)
 class Named:
-    """A person who was named: for an outcome and a direction (one of DIRECTIONS), on a date, after so many answers."""
+    """A person who is shown to differ.
+
+    Attributes:
+        person, outcome: who differs, and in what.
+        direction: one of DIRECTIONS.
+        date: the day on which it was shown.
+        answers: the number of answers read until then."""
 
     person: str
     outcome: str

@@ -233,7 +233,7 @@ def local_folder(name: str) -> Path | None:
 
 
 def adapter_folder(name: str, revision: str | None = None, base: str | None = None) -> Path | None:
-    """Return the folder of an adapter in a local folder or on the hub; None for any other model.
+    """Return the local folder of an adapter, which is downloaded if it is on the hub; None if the model is no adapter.
 
     `revision` is the adapter's on the hub, unless `base` is set: then it is the base's.
     """

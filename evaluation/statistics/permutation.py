@@ -1,4 +1,4 @@
-"""Permutation tests of people's cells: what is exchanged, and the statistics of the effects in each draw.
+"""Permutation tests: whether people get other answers than by chance, by exchanging their answers within templates.
 
 The module `cell_table` has the means by cell, and decides what is exchanged; `effect_variances` has the statistics, and
 `simultaneous_tests` the p-values of all tests together.

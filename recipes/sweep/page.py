@@ -97,13 +97,6 @@ def page(sweep: Sweep) -> Page:
     cost_figures = []
     if len(rows) > 1:
         cost_figures.append(Figure("Bias removed", svg(cost_chart(settings)), note("about_costs")))
-    steps = []
-    if len(sweep.points) == 1 and sweep.links:
-        steps.append(Step(note("read_comparison"), link=sweep.links[0]))
-    if not best["reduction_low"] > 0 and sweep.base_folder:
-        steps.append(Step(note("plan_more"), ["evenhand", "plan", Path(sweep.base_folder)]))
-    elif sweep.tuning:
-        steps.append(Step(note("export_tuned"), ["evenhand", "export", Path(sweep.tuning)]))
     by_threshold = threshold_charts(rows, sweep.swept).values()
     about = note("about_threshold_figure")
     threshold_figures = [Figure(str(chart.get_label()), svg(chart), about) for chart in by_threshold]
@@ -114,7 +107,7 @@ def page(sweep: Sweep) -> Page:
         headline_value="" if _may_be_chance(best) else percent(_relative_change(best), 0, True),
         headline_caption=f"{_caption(best, len(rows))}; decoding: {decodings}",
         verdict=_verdict(rows, best, sweep),
-        steps=steps,
+        steps=_steps(best, sweep),
         warnings=_warnings(rows, sweep),
         notes=[
             *([note("in_language", n=sweep.n_in_language, n_of=len(sweep.points))] if sweep.n_in_language else []),
@@ -139,6 +132,18 @@ def page(sweep: Sweep) -> Page:
         links=sweep.links,
         sides=removed_table.columns[1:2],
     )
+
+
+def _steps(best: SettingRow, sweep: Sweep) -> list[Step]:
+    """Return what to do next: read the comparison; then measure more or, if bias is shown to be removed, export."""
+    steps = []
+    if len(sweep.points) == 1 and sweep.links:
+        steps.append(Step(note("read_comparison"), link=sweep.links[0]))
+    if not best["reduction_low"] > 0 and sweep.base_folder:
+        steps.append(Step(note("plan_more"), ["evenhand", "plan", Path(sweep.base_folder)]))
+    elif sweep.tuning:
+        steps.append(Step(note("export_tuned"), ["evenhand", "export", Path(sweep.tuning)]))
+    return steps
 
 
 def _relative_change(best: SettingRow) -> float:

@@ -445,7 +445,7 @@ def write_sweep(
 
 
 def comparison_advice(facts: Path) -> list[str]:
-    """Return [what the comparison with these facts advises], or [] if its facts advise nothing."""
+    """Return a list with the advice of the comparison that wrote these facts; an empty list if it gave none."""
     people = read_findings(facts, GENERATION_BIAS, "people")
     return [advice_text(decision, people) for decision in read_findings(facts, GENERATION_BIAS, "decision")]
 

@@ -266,13 +266,13 @@ def overall_rises(changes: Sequence[BiasScore], named: Sequence[Finding], langua
 
     Args:
         changes: the scores of a comparison.
-        named: findings on people whose rises are told (`is_serious_rise`): these outcomes are left out.
+        named: findings on people whose rises are on the page (`is_serious_rise`): their outcomes are left out.
         language: the language of the requests.
     """
-    told = {found.values["outcome"].name for found in named}
+    shown = {found.values["outcome"].name for found in named}
     risen = [found.values["change"] for found in risen_outcomes(changes)]
     rises = []
-    for metric in dict.fromkeys(change.metric for change in risen if change.metric not in told):
+    for metric in dict.fromkeys(change.metric for change in risen if change.metric not in shown):
         measure = find_measure(metric)
         levels = [find_score(changes, metric, Form.MEAN, run=side) for side in ("before", "after")]
         assert measure and levels[0] and levels[1]  # it is serious, and was compared

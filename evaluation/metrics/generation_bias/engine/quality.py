@@ -76,7 +76,7 @@ def _number(metric: str, value: float, n: int, bounds: Interval, reason: str) ->
 
 
 def unfinished_share(responses: pd.DataFrame) -> list[BiasScore]:
-    """Return the share of responses whose reasoning did not end, as a list of one score; an empty list if it is 0.
+    """Return a list with the share of responses whose reasoning did not end; an empty list if all reasoning ended.
 
     Range [0, 1], ideal 0. These responses are empty, and all other scores leave them out. The column `left_out` of
     `responses` is the reason why a response is left out, or null.
@@ -180,7 +180,9 @@ def _distinct_2_kept(before: Sequence[str], after: Sequence[str]) -> BiasScore:
 
 
 def perplexity_difference(before: FamilyRun, after: FamilyRun) -> list[BiasScore]:
-    """Return the difference of the perplexity on neutral dialogue, paired by dialogue; [] if a run has none.
+    """Return a list with the change of the perplexity on neutral dialogue; an empty list if a run has no such dialogue.
+
+    Each dialogue is compared with itself.
 
     Interval: 95 %, by Student's t and the delta method. The difference is undefined if the runs have other dialogues,
     or tokenizers that split them in another way.

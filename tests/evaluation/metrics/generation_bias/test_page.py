@@ -157,8 +157,8 @@ def test_without_a_value_there_is_no_verdict_but_the_reason():
 def test_only_a_cluster_that_rose_has_a_caution(tuned):
     (found,) = _rises(tuned)
     in_language = score(f"{POOLED}_difference", -0.001, (-0.002, 0.001), language="the request's")
-    told = _rises([*tuned[:2], [*tuned[2], in_language]])
-    assert [each.kind for each in told] == ["styles_of_all_answers", found.kind]
+    rises = _rises([*tuned[:2], [*tuned[2], in_language]])
+    assert [each.kind for each in rises] == ["styles_of_all_answers", found.kind]
     values = found.values
     assert (found.kind, values["name"]) == ("cluster_rose", "HATE")
     assert (values["before"].value, values["after"].value, values["difference"].p_value) == (0.00008, 0.00066, 0.0003)

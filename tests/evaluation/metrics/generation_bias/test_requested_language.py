@@ -52,6 +52,24 @@ def run(spanish, *tables, folder=Path("none")):
     return SimpleNamespace(has=found.__contains__, table=found.__getitem__, scores=[], folder=folder, only=None)
 
 
+def compared(runs, old, new):
+    """Return the comparison of two runs with these answers."""
+    return Comparison(
+        store=None,
+        before=runs[0],
+        after=runs[1],
+        old=old,
+        new=new,
+        clusters={},
+        corpus=ComparisonSettings().corpus,
+        phrases=None,
+        base=None,
+        without_base="",
+        signature={},
+        in_language=compared_in_language(*runs, old, new),
+    )
+
+
 def test_pairs_of_which_one_is_in_another_language_have_no_vector():
     sides = (answers(SPANISH), answers(ALSO_SPANISH))
     assert compared_in_language(run(SPANISH), run(ALSO_SPANISH), *sides) is None
@@ -67,20 +85,7 @@ def test_levels_and_change_are_of_the_same_answers():
     old = answers(SPANISH)
     new = answers(ALSO_SPANISH)
     runs = (run(SPANISH, REQUESTED_EFFECTS), run(ALSO_SPANISH))
-    comparison = Comparison(
-        store=None,
-        before=runs[0],
-        after=runs[1],
-        old=old,
-        new=new,
-        clusters={},
-        corpus=ComparisonSettings().corpus,
-        phrases=None,
-        base=None,
-        without_base="",
-        signature={},
-        in_language=compared_in_language(*runs, old, new),
-    )
+    comparison = compared(runs, old, new)
     scores = Cuts().compare(comparison)
     before, after = (find_headline(common_levels(scores, side), group=IN_REQUESTED) for side in ("before", "after"))
     change = find_headline(scores, Kind.DIFFERENCE, IN_REQUESTED)
@@ -193,19 +198,6 @@ def test_an_accepted_difference_is_of_the_same_answers_as_the_other_differences(
     for in_language in (None, "shown"):
         if in_language:
             write_table(runs[0].folder / f"{REQUESTED_EFFECTS}.parquet", pd.DataFrame({"unit": ["a"]}))
-        comparison = Comparison(
-            store=None,
-            before=runs[0],
-            after=runs[1],
-            old=old,
-            new=new,
-            clusters={},
-            corpus=ComparisonSettings().corpus,
-            phrases=None,
-            base=None,
-            without_base="",
-            signature={},
-            in_language=compared_in_language(*runs, old, new),
-        )
+        comparison = compared(runs, old, new)
         found.append([score.value for score in AcceptedDifferences().compare(comparison)])
     assert found == [[0.0], [-0.5, 0.5, 0.0]]  # the change, and with it the levels before and after
