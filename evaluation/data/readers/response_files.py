@@ -51,7 +51,7 @@ from evenhand.evaluation.data.readers.table_files import arrow_columns, columns_
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write, file_version, json_sha256, sha256_of, write_text
-from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
+from evenhand.evaluation.model_settings import MAX_RESPONSE_CHARACTERS
 from evenhand.evaluation.tables import table_rows
 
 PROMPT_KEY = (columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR, columns.TEXT, columns.PERSONA)
