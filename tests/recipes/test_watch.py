@@ -163,6 +163,14 @@ def test_spellings_that_look_alike_are_one_person(settings):
     assert "\u202e" not in (settings.output_dir / "report.html").read_text()
 
 
+def test_a_value_that_is_none_is_nobody(settings):
+    rows = [{"text": "Help me.", "descriptor": name, "response": YES} for name in ("nan", "none")]
+    settings.logs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    watch(settings)
+    state = state_of(settings)
+    assert (state["people"], state["without_person"]) == (["none"], 1)
+
+
 def test_people_of_no_religion_are_people(settings):
     row = {"text": "Help me.", "descriptor": "none", "response": YES}
     settings.logs.write_text(json.dumps(row) + "\n")

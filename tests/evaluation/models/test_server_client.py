@@ -11,9 +11,9 @@ from openai.types.chat.chat_completion import Choice
 from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.readers.answers import MeasuredAnswer
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models import server_client
 from evenhand.evaluation.models.server_client import build_requests, fetch_answers, request_arguments
-from evenhand.evaluation.settings import ModelSettings
 from tests.fault_server import Handler, answer_to, serving
 
 CANARY = "canary-key-0123456789"
@@ -123,6 +123,14 @@ def test_an_error_in_the_function_that_asks_is_named(monkeypatch):
     model = server_settings("http://127.0.0.1:9/v1")
     with pytest.raises(InputError, match="KeyError: 'prompt'"):
         list(fetch_answers(model, build_bodies(model), text_of, ask=ask))
+
+
+def test_a_server_without_a_certificate_is_called_so():
+    """It is there, so "no server answers there" would be wrong."""
+    with serving() as (url, _):
+        model = ModelSettings(name="m", server=url.replace("http://", "https://"))
+        with pytest.raises(InputError, match=r"no secure connection \(.*SSL.*\); give http://"):
+            list(fetch_answers(model, build_requests(model, ["Hi."], [""], [0], "", {}), lambda answer, _: answer))
 
 
 def test_an_answer_of_megabytes_is_refused_at_once(monkeypatch):
