@@ -40,6 +40,7 @@ from evenhand.evaluation.tables import join_batches
 from evenhand.mitigation.card import EXAMPLE
 from evenhand.mitigation.invocation import added_tokens
 from evenhand.mitigation.methods import trained_method
+from evenhand.recipes.command_settings import ExportSettings
 from evenhand.recipes.export import (
     check_measured_as_exported,
     comparison_section,
@@ -47,7 +48,7 @@ from evenhand.recipes.export import (
     shown_change,
     tagged_template,
 )
-from evenhand.recipes.settings import ExportSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
 from tests import tiny_checkpoints
 from tests.named_scores import named_score
 from tests.recorded_runs import write_run

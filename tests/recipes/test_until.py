@@ -33,8 +33,9 @@ from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.check import check_findings
+from evenhand.recipes.command_settings import CheckSettings
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CheckSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
 from tests.fault_server import serving
 from tests.testbed_settings import MODEL, generation_bias
 

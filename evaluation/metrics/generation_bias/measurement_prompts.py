@@ -154,7 +154,7 @@ def _crossed_files(settings: PromptSettings) -> tuple[Path, Path]:
 def _own_prompts(config: FamilyConfig) -> pd.DataFrame:
     """Return all prompts of the user's file, or of templates and people, one split of them, or those of `train_file`.
 
-    The loop splits templates and people by template (`recipes.settings.Experiment`).
+    The loop splits templates and people by template (`recipes.tuning_settings.Experiment`).
     """
     settings = config.prompts
     if config.split == "train" and settings.train_file:
