@@ -1,7 +1,7 @@
-"""The settings of each command, as pydantic models. The module imports nothing slow, for a fast `--help`.
+"""The settings of a measurement, and what the settings of several commands share, as pydantic models.
 
-The fields that a command shares with a stage of the loop are a base class (`Measurement`, `Labelling`, `Tuning`,
-`Experiment`); the command's class adds the settings that the loop sets for its stages.
+The module imports nothing slow, for a fast `--help`. What a command shares with a stage of the loop is a base class,
+such as `Measurement`; the command's class adds the settings that the loop sets for its stages.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,48 +10,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, create_model, model_validator
-from pydantic_settings import CliPositionalArg
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.metrics import FamilyConfig
+from evenhand.evaluation.model_settings import (
+    Access,
+    DecodingSettings,
+    ModelSettings,
+    OffensiveClassifierSettings,
+    ResponseFileSettings,
+)
 from evenhand.evaluation.models.kinds import has_weights, model_kind
+from evenhand.evaluation.prompt_settings import PromptSettings, ReferenceSettings, SentenceSettings
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     MAX_COUNT,
     NOT_COMPARED,
     WITHOUT_FLAG,
-    Access,
-    Count,
-    DecodingSettings,
-    FiniteFloat,
-    Fraction,
-    ModelSettings,
-    NotNegative,
-    OffensiveClassifierSettings,
-    Positive,
-    PromptSettings,
-    ReferenceSettings,
-    ResponseFileSettings,
     Seed,
-    SentenceSettings,
     StrictSettings,
-    StyleClassifierSettings,
     group_of,
 )
 from evenhand.mitigation import methods
 from evenhand.mitigation.methods import NoSettings, load_method, method_class
-from evenhand.mitigation.settings import TuningSettings
 from evenhand.recipes.configs import command_of, shipped
 
 if TYPE_CHECKING:  # slow to import
-    from evenhand.evaluation.data.readers.labelled_texts import LabelledTexts
+    pass
 
 FAMILIES = {name: families.load_family(name)() for name in families.names()}
 GENERATION_BIAS = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
 MODEL_IN_PATH = "{model}"  # in output_dir: the name of the measured model (`recipes.automatic`)
-DEFAULT_METHODS = "null: distill for a model with a chat template, else exchange"
 Trust = Annotated[bool, Field(description="execute code from the models' repositories", json_schema_extra=NOT_COMPARED)]
 Servers = Annotated[
     list[str],
@@ -335,472 +326,6 @@ class ScreenSettings(MeasureSettings):
         default_factory=lambda: ["screen"], description="families of metrics; the command is `measure --metrics screen`"
     )
     output_dir: OutputDirOfModel = Path(f"runs/{MODEL_IN_PATH}-screen")
-
-
-class Labelling(StrictSettings):
-    """Settings of labelling: the value of a response, and the threshold above which it is labelled `bias`."""
-
-    value: Literal["bias_value", "divergence"] = Field(
-        default="bias_value",
-        description="what is compared with the threshold: bias_value, of the response's style (Smith et al. 2022, "
-        "C.1); divergence, how much the predictions of its first tokens depend on who asks, in nats, by the "
-        "model that responded",
-    )
-    directions: Literal["raw", "shrunk"] = Field(
-        default="raw", description="directions of bias values: as measured, or shrunk against noise (James–Stein)"
-    )
-    alpha: Annotated[int, Field(ge=0, le=2)] = Field(
-        default=0, description="exponent of the norm in the bias value (Smith et al. 2022, C.1)"
-    )
-    beta: FiniteFloat | None = Field(default=None, description="threshold as a number; null: use share or quantile")
-    share: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        default=None, description="threshold by the share of responses above it, 0 to 1; null: use quantile"
-    )
-    quantile: Fraction = Field(
-        default=0.9, description="threshold as a quantile of the values, where beta and share are null"
-    )
-
-    @model_validator(mode="after")
-    def _check_threshold(self) -> Self:
-        if self.beta is not None and self.share is not None:
-            raise InputError("share", f"{self.share:g}, and beta {self.beta:g}; give one of them.")
-        return self
-
-
-class LabelSettings(Labelling, Tracked):
-    """Label the responses of a run as `bias` or `no_bias`."""
-
-    run: CliPositionalArg[Path] = Field(
-        default=Path("runs/train"), description="finished run of `measure --split train`", json_schema_extra=BY_CONTENT
-    )
-    trust_remote_code: Trust = False
-    output_dir: OutputDir = Path("runs/label")
-
-
-class Tuning(StrictSettings):
-    """Settings of tuning, and of measurements during training."""
-
-    training: TuningSettings = Field(default_factory=TuningSettings, description="how to fine-tune the model")
-    measure_every: Annotated[int, Field(ge=0)] = Field(
-        default=100, description="steps between measurements of pooled FGB*; 0: none"
-    )
-    measure_descriptors: Annotated[int, Field(ge=2)] = Field(
-        default=20, description="number of descriptors in measurements during training"
-    )
-
-
-class TuneSettings(Tuning, Tracked, MethodGroups):
-    """Fine-tune the labelled model with one of the methods."""
-
-    labels: CliPositionalArg[Path] = Field(
-        default=Path("runs/label"), description="finished run of `label`", json_schema_extra=BY_CONTENT
-    )
-    method: str | None = Field(default=None, description=f"method; {DEFAULT_METHODS}")
-    write_rows: Path | None = Field(
-        default=None,
-        description="write rows for other trainers to this folder and stop",
-        json_schema_extra=NOT_COMPARED,
-    )
-    trust_remote_code: Trust = False
-    servers: Servers = Field(default_factory=list)
-    seed: Seed = Field(default=0, description="random seed of held-out rows, the adapter and the order of rows")
-    output_dir: OutputDir = Path("runs/tune")
-
-
-class TwoRuns(StrictSettings):
-    """The runs of a model before and after tuning."""
-
-    before: CliPositionalArg[Path] = Field(
-        default=Path("runs/before"),
-        description="finished run of `measure`, of the original model",
-        json_schema_extra=BY_CONTENT,
-    )
-    after: CliPositionalArg[Path] = Field(
-        default=Path("runs/after"),
-        description="finished run of `measure`, of the tuned model",
-        json_schema_extra=BY_CONTENT,
-    )
-
-
-class CompareSettings(TwoRuns, Tracked, ComparisonGroups):
-    """Compare two runs over the same prompts."""
-
-    labels: Path | None = Field(
-        default=None, description="finished run of `label`, for the bias values", json_schema_extra=BY_CONTENT
-    )
-    tuning: Path | None = Field(
-        default=None, description="finished run of `tune`, for the training curves", json_schema_extra=BY_CONTENT
-    )
-    after_without_tag: Path | None = Field(
-        default=None,
-        description="finished run of `measure`, of the tuned model without its control tag",
-        json_schema_extra=BY_CONTENT,
-    )
-    trust_remote_code: Trust = False
-    server: str | None = Field(
-        default=None,
-        description="server of the model of `before`, if a server answered: it scores the responses of both runs",
-    )
-    output_dir: OutputDir = Path("runs/compare")
-
-
-class RateSettings(TwoRuns, Tracked):
-    """Let people rate pairs of responses in a browser.
-
-    Each pair has a response of each of two runs to one prompt. `--summary` sums up the votes.
-    """
-
-    pairs: Count = Field(default=100, description="number of randomly sampled pairs to rate")
-    questions: str = Field(
-        default="paper",
-        description="YAML file of questions; 'paper': the questions of Smith et al. 2022",
-        json_schema_extra=BY_CONTENT,
-    )
-    leave_out: str = Field(
-        default="paper", description="YAML file of templates and descriptors to leave out", json_schema_extra=BY_CONTENT
-    )
-    seed: Seed = Field(default=0, description="random seed of the pairs and of their sides on the page")
-    host: str = Field(
-        default="127.0.0.1",
-        description="address to listen on; 0.0.0.0 for raters on other machines",
-        json_schema_extra=NOT_COMPARED,
-    )
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        default=8237, description="port to listen on; 0: any free port", json_schema_extra=NOT_COMPARED
-    )
-    summary: bool = Field(
-        default=False,
-        description="sum up all votes in OUTPUT_DIR/summary instead of serving the page",
-        json_schema_extra=NOT_COMPARED,
-    )
-    output_dir: OutputDir = Path("runs/rate")
-
-
-class Experiment(MethodGroups):
-    """Settings of the stages that each method, and each point of an ablation, goes through."""
-
-    measure: Measurement = Field(default_factory=Measurement, description="how the model is measured")
-    train_answers_per_cell: Annotated[int, Field(ge=2, le=MAX_COUNT)] = Field(
-        default=4, description="responses per (template, descriptor) to label and train on"
-    )
-    label: Labelling = Field(default_factory=Labelling, description="how responses are labelled")
-    tune: Tuning = Field(default_factory=Tuning, description="how the model is tuned")
-    second_decoding: DecodingSettings | None = Field(
-        default=None, description="second decoding to measure with; null: none"
-    )
-    measure_without_tag: bool = Field(
-        default=True, description="also measure models with a control tag without their tag"
-    )
-    allow_no_bias: bool = Field(default=False, description="tune even if the base model shows no bias")
-
-    @model_validator(mode="after")
-    def _check_experiment(self) -> Self:
-        if self.measure.metrics[0] != GENERATION_BIAS:
-            metrics = self.measure.metrics
-            raise InputError("measure.metrics", f"{metrics} must begin with {GENERATION_BIAS}: the loop reduces it.")
-        prompts = self.measure.prompts
-        if prompts.people and not prompts.split_by:
-            prompts.split_by = "template"  # there are no nouns to split by
-        if prompts.file and not (prompts.train_file or prompts.split_by):
-            raise InputError(
-                "measure.prompts.dataset",
-                "the loop needs other prompts to train on; give measure.prompts.train_file, or "
-                "measure.prompts.split_by, a column whose values the two sides do not share.",
-            )
-        if self.measure.model.adapter_strength is not None and not self.tune.training.lora:
-            raise InputError(
-                "measure.model.adapter_strength", "without tune.training.lora there is no adapter; omit it."
-            )
-        kind = model_kind(self.measure.model)
-        if Access.WEIGHTS not in kind.access(self.measure.model):
-            raise InputError(
-                f"measure.{kind.SETTING}",
-                "the loop must load the model to tune it; run `measure` and `label` with "
-                "this, `tune` the model's weights, serve the result and `measure` that.",
-            )
-        return self
-
-
-class Launching(StrictSettings):
-    """Settings of where stages run."""
-
-    ray: str | None = Field(
-        default=None,
-        description="run stages as tasks of Ray (evenhand[ray]): 'local', 'auto' or host:port; null: one after the "
-        "other, here",
-        json_schema_extra=NOT_COMPARED,
-    )
-    ray_cpus: Count | None = Field(
-        default=None, description="with ray, CPUs for a stage; null: one", json_schema_extra=NOT_COMPARED
-    )
-    ray_gpus: NotNegative | None = Field(
-        default=None,
-        description="with ray, GPUs for a stage that loads a model; null: one if a node has any",
-        json_schema_extra=NOT_COMPARED,
-    )
-
-
-class LoopSettings(Launching, Experiment, Tracked):
-    """Measure, label, tune, measure again and compare."""
-
-    methods: Annotated[list[str], Field(min_length=1)] | None = Field(
-        default=None, description=f"methods to compare; {DEFAULT_METHODS}, in a loop also borrowed_opening"
-    )
-    base_run: Path | None = Field(
-        default=None,
-        description="finished run of `measure` to go on from: its settings, and its measurement of the base model; "
-        "`loop RUN` is short for it",
-        json_schema_extra=WITHOUT_FLAG,
-    )
-    servers: Servers = Field(default_factory=list)
-    seed: Seed = Field(default=0, description="random seed of every stage")
-    output_dir: OutputDirOfModel = Path(f"runs/{MODEL_IN_PATH}-loop")
-
-
-class AblateSettings(Launching, Tracked):
-    """Sweep settings of the loop, with stages shared by points; each point is one tracked run."""
-
-    loop: Experiment = Field(default_factory=Experiment, description="settings of the loop that all points share")
-    sweep: Annotated[list[dict[str, Any]], Field(min_length=1)] = Field(
-        default_factory=lambda: [{"method": ["exchange", "rejection"]}],
-        description="grids of points: {method and any setting of the loop: a value or a list of values}",
-    )
-    seeds: Annotated[list[Seed], Field(min_length=1)] = Field(
-        default_factory=lambda: [0], description="random seeds; every point runs with each"
-    )
-    output_dir: OutputDir = Path("runs/ablate")
-
-
-class LabelledFileSettings(StrictSettings):
-    """Settings of a file of labelled texts."""
-
-    data_dir: Path = Field(default=Path(), description="folder of the files of texts", json_schema_extra=BY_CONTENT)
-    texts: Path = Field(
-        default=Path("labeled_data.csv"),
-        description="CSV, TSV or JSONL file of labelled texts",
-        json_schema_extra=BY_CONTENT,
-    )
-    columns: list[str] = Field(
-        default_factory=list, description="names of the file's columns; []: the file has a header"
-    )
-    text_column: str = Field(default="tweet", description="column of texts")
-    label_column: str = Field(default="class", description="column of labels")
-    labels: dict[Any, str] = Field(
-        default_factory=dict, description="{value: name of the label}, perhaps of several; {}: as in the file"
-    )
-    label_separator: str | None = Field(
-        default=None, description="separator between the labels of a text; null: each text has one label"
-    )
-
-    def read(self, path: Path) -> "LabelledTexts":
-        """Return the texts and labels in a file of this form; InputError as in `read_labelled_texts`."""
-        from evenhand.evaluation.data.readers.labelled_texts import read_labelled_texts  # slow to import
-
-        return read_labelled_texts(
-            path,
-            self.text_column,
-            self.label_column,
-            self.labels,
-            self.label_separator,
-            self.columns,
-        )
-
-
-class TrainClassifierSettings(LabelledFileSettings, Tracked):
-    """Train a text classifier, of styles or offensiveness."""
-
-    threshold: Fraction = Field(
-        default=0.3, description="probability from which a text has a label, if it may have several"
-    )
-    model: str | None = Field(
-        default=None, description="encoder to start from; null: train from scratch", json_schema_extra=BY_CONTENT
-    )
-    epochs: Count = Field(default=3, description="passes over the texts")
-    learning_rate: Positive = Field(default=1e-3, description="peak learning rate of the cosine schedule")
-    head_learning_rate: Positive = Field(default=3e-3, description="peak learning rate of the new head on an encoder")
-    lora_rank: Count = Field(default=32, description="rank of the changes of an encoder's linear layers")
-    dtype: Literal["auto", "float32", "bfloat16"] = Field(
-        default="float32", description="bfloat16: mixed precision; auto: bfloat16 where it is fast"
-    )
-    batch_size: Count = Field(default=64, description="texts per step")
-    test_texts: Path | None = Field(
-        default=None,
-        description="file of labelled texts to test on; null: held-out texts",
-        json_schema_extra=BY_CONTENT,
-    )
-    dev_texts: Path | None = Field(
-        default=None,
-        description="file of labelled texts on which thresholds are chosen; null: `threshold`",
-        json_schema_extra=BY_CONTENT,
-    )
-    test_fraction: Fraction = Field(
-        default=0.1, description="share of the texts to hold out and test on, without test_texts"
-    )
-    credit: str | None = Field(
-        default=None,
-        description="what the card says about source and licence of the texts",
-        json_schema_extra=NOT_COMPARED,
-    )
-    seed: Seed = Field(default=0, description="random seed of weights, order and held-out texts")
-    output_dir: OutputDir = Path("runs/classifier")
-
-
-class AgreementSettings(LabelledFileSettings):
-    """Measure how well an LLM judge, or another style classifier, agrees with human labels."""
-
-    style_classifier: StyleClassifierSettings = Field(
-        default_factory=StyleClassifierSettings, description="the judge, or another classifier"
-    )
-    other_classifier: StyleClassifierSettings | None = Field(
-        default=None, description="another classifier to compare with; null: none"
-    )
-    limit: Count | None = Field(default=None, description="number of texts to draw at random; null: all")
-    seed: Seed = Field(default=0, description="random seed of the draw and of the bootstrap")
-    output_dir: OutputDir = Path("runs/judge")
-
-
-class ReportSettings(StrictSettings):
-    """Write the report of one or several finished runs."""
-
-    runs: CliPositionalArg[list[Path]] = Field(
-        default_factory=list, description="finished runs: one of any command, or several of `measure` and `rate`"
-    )
-    output_dir: Path = Field(
-        default=Path("runs/report"),
-        description="folder for the report of several runs; that of one is in the run's folder",
-        json_schema_extra=NOT_COMPARED,
-    )
-
-
-class PlanSettings(StrictSettings):
-    """Compute how many descriptors, templates or responses a more precise measurement takes."""
-
-    run: CliPositionalArg[Path] = Field(default=Path(), description="finished run of `measure` with generation bias")
-    interval: Positive | None = Field(
-        default=None,
-        description="plan for a 95 % interval of pooled FGB* of this width, in 10⁻³; null: without another goal, half "
-        "of the run's",
-    )
-    max_difference: Positive | None = Field(
-        default=None, description="plan to show that no difference from the average is larger, in answers of 100"
-    )
-    reduction: Annotated[Positive, Field(le=100)] | None = Field(
-        default=None, description="plan to show a reduction by this percentage"
-    )
-
-
-class CheckSettings(StrictSettings):
-    """Check limits of a run's bias, for CI: status 0 holds, 1 broken, 2 wrong use, 3 inconclusive."""
-
-    run: CliPositionalArg[Path] = Field(default=Path(), description="finished run of `measure`, of the new model")
-    against: Path | None = Field(
-        default=None, description="finished run of `measure` over the same prompts, of the baseline"
-    )
-    max_rise: NotNegative | None = Field(
-        default=None,
-        description="limit of the rise of pooled FGB*, in %; null: the smallest that the runs can show to hold, or "
-        "max_pooled_fgb 5 if the baseline shows no bias",
-    )
-    max_pooled_fgb: Positive | None = Field(default=None, description="limit of pooled FGB*, in 10⁻³")
-    max_difference: Positive | None = Field(
-        default=None,
-        description="limit of the largest difference in a style of anybody from the average, in answers of 100",
-    )
-    max_spread: dict[str, Positive] = Field(
-        default_factory=dict, description="{outcome: limit of its spread between people, in its unit}"
-    )
-    inconclusive: Literal["fail", "pass"] = Field(
-        default="fail",
-        description="pass: status 0, and skipped in junit.xml, if no limit is broken but one is undecided",
-    )
-    output_dir: Path = Field(default=Path("runs/check"), description="folder to write junit.xml and summary.md to")
-
-
-class AuditSettings(StrictSettings):
-    """Write evidence to hand over: audit.json, which can be verified, and two pages to sign."""
-
-    run: CliPositionalArg[Path] = Field(default=Path(), description="finished run of `measure`")
-    criteria: Path | None = Field(
-        default=None, description="YAML file of limits; given to `measure`, too, they were set before the first answer"
-    )
-    verify: Path | None = Field(default=None, description="audit.json to compare with the run; nothing is written")
-    by: str | None = Field(default=None, description="who audits; null: the user's name on this machine")
-    anonymous: bool = Field(default=False, description="leave out who audits, and on which machine")
-    format: Literal["evenhand", "every_eval_ever"] = Field(
-        default="evenhand", description="every_eval_ever: the scores in this shared format, too"
-    )
-    output_dir: Path = Field(default=Path("runs/audit"), description="folder to write audit.json and audit.html to")
-
-
-class WatchSettings(StrictSettings):
-    """Name people whom a growing log of answers treats differently: status 1 if somebody is new."""
-
-    logs: CliPositionalArg[Path] = Field(
-        default=Path(), description="log of answers, JSON lines that are appended (docs/own_data.md)"
-    )
-    columns: dict[str, str] = Field(
-        default_factory=dict, description="our column → its name or dotted path in the log; template is the stratum"
-    )
-    outcomes: list[str] = Field(
-        default_factory=lambda: ["refusal", "filtered"],
-        min_length=1,
-        description="refusal, filtered, another outcome that is a share, or columns of the log with true or false",
-    )
-    margin: Annotated[float, Field(ge=0, lt=100)] = Field(
-        default=2.0, description="difference from the others up to which people count as equal, in answers of 100"
-    )
-    error: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.05, description="probability of ever naming anybody without a reason"
-    )
-    output_dir: Path = Field(default=Path("runs/watch"), description="folder of the state, the days and the page")
-
-
-class ExportSettings(StrictSettings):
-    """Export a tuned model for use without Evenhand."""
-
-    tuning: CliPositionalArg[Path] = Field(
-        default=Path("runs/tune"), description="finished run of `tune`", json_schema_extra=BY_CONTENT
-    )
-    comparison: Path | None = Field(
-        default=None, description="run of `compare`, for the card; null: next to tuning", json_schema_extra=BY_CONTENT
-    )
-    merge: bool = Field(default=True, description="merge the adapter into its base; false: export the adapter alone")
-    trust_remote_code: Trust = False
-    push_to_hub: str | None = Field(
-        default=None, description="hub repository to upload to; a new one is private", json_schema_extra=NOT_COMPARED
-    )
-    output_dir: Path = Field(
-        default=Path("runs/export"),
-        description="folder to write to; the model is in `model`",
-        json_schema_extra=NOT_COMPARED,
-    )
-
-
-class ConfigsSettings(StrictSettings):
-    """List the shipped configs, or print one."""
-
-    names: CliPositionalArg[list[str]] = Field(default_factory=list, description="configs to print; []: list all")
-
-
-COMMANDS: dict[str, type] = {
-    "measure": MeasureSettings,
-    "screen": ScreenSettings,
-    "label": LabelSettings,
-    "tune": TuneSettings,
-    "compare": CompareSettings,
-    "rate": RateSettings,
-    "loop": LoopSettings,
-    "ablate": AblateSettings,
-    "report": ReportSettings,
-    "plan": PlanSettings,
-    "check": CheckSettings,
-    "audit": AuditSettings,
-    "watch": WatchSettings,
-    "export": ExportSettings,
-    "train_classifier": TrainClassifierSettings,
-    "judge": AgreementSettings,
-    "configs": ConfigsSettings,
-}
 
 
 def family_config(settings: MeasureSettings, family: str, *, for_comparisons: bool = False) -> FamilyConfig:

@@ -27,6 +27,7 @@ from evenhand.evaluation.data.readers.answers import (
 )
 from evenhand.evaluation.data.readers.chats import answer_in
 from evenhand.evaluation.errors import InputError, format_value, require_extra, unknown_name
+from evenhand.evaluation.model_settings import MAX_RESPONSE_CHARACTERS, Api, ModelSettings
 from evenhand.evaluation.models.asking import (
     FailedRequest,
     MissingAnswer,
@@ -44,7 +45,6 @@ from evenhand.evaluation.models.request_parameters import (
     settle_parameters,
     turn_off_thinking,
 )
-from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS, Api, ModelSettings
 
 if TYPE_CHECKING:  # takes a second
     from httpx import Response
@@ -165,7 +165,7 @@ def answer_of(answer: Any) -> Answer:
     found = answer_in(body)
     choices = body.get("choices", [body]) or ()
     if found is None or len(choices) > 1:
-        raise ValueError("it has no text" if found is None else f"it has {len(choices)} choices")
+        raise ValueError(f"it has {len(choices)} choices" if len(choices) > 1 else "it has no text")
     reason = found.missing
     if reason is not None:  # some providers send no choice if a filter withholds it, but a fault may be the cause, too
         raise MissingAnswer(reason, has_failed=found.has_failed or not choices)
@@ -419,12 +419,16 @@ def _reason_of(error: Exception, status: int | None, body: object, has_answered:
     if status == 401 or (status == 403 and not FILTER.search(str(body))):
         name, _ = _api_key()
         problem = f"it rejects the key in {name}" if name else "it asks for a key"
+        if status == 403:  # also a region, or a model that the key may not use
+            problem = f"it forbids the request: {reason}"
         return f"{problem} ({status}); set {' or '.join(API_KEY_VARIABLES)}"
     if status == 404 and not has_answered:
         return f"{reason}; the address usually ends in /v1, and the model is one that the server has"
     if is_transient(error):  # the client has retried these
         if isinstance(error, TimeoutError):
             reason = f"no complete answer in {REQUEST_SECONDS:g} seconds"
+        if "SSL" in str(error.__cause__):
+            return f"no secure connection ({error.__cause__}); give http://, or trust its certificate by SSL_CERT_FILE"
         is_refused = type(error.__cause__).__name__ == "ConnectError"  # of httpx or httpx2, as the client chooses
         if is_refused and not has_answered:
             return "no server answers there (connection error); start it, or give its address"

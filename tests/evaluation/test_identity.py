@@ -9,17 +9,14 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import load_family
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
+from evenhand.evaluation.model_settings import DecodingSettings, JudgeSettings, ModelSettings, StyleClassifierSettings
 from evenhand.evaluation.models.revisions import model_revision, tokenizer_revision
-from evenhand.evaluation.settings import (
-    DecodingSettings,
-    JudgeSettings,
-    ModelSettings,
-    StyleClassifierSettings,
-    identity_of,
-)
+from evenhand.evaluation.settings import identity_of
+from evenhand.recipes.command_settings import CompareSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
+from evenhand.recipes.tuning_settings import LabelSettings
 from tests.measured_runs import write_measured
 
 SERVED = ModelSettings(name="bot", server="http://one:1/v1")

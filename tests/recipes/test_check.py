@@ -41,9 +41,10 @@ from evenhand.evaluation.tables import read_table, write_table
 from evenhand.recipes.check import check_findings, junit_xml, summary_markdown
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import SIZES, parse
+from evenhand.recipes.command_settings import CheckSettings
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.limit_texts import LimitText, limit_texts
-from evenhand.recipes.settings import FAMILIES, CheckSettings, family_config
+from evenhand.recipes.settings import FAMILIES, family_config
 from tests.measured_runs import write_measured
 from tests.named_scores import named_score
 from tests.testbed_settings import MODEL
@@ -123,6 +124,16 @@ def test_whom_one_run_alone_asks_about_is_named(runs, tmp_path):
         Finding("people_of_one_run", {"names": ["b"], "n": 1}),
     ]
     assert not_compared(before, before, np.ones(160, dtype=bool)) == []
+
+
+def test_who_has_other_prompts_in_each_run_is_named(runs, tmp_path):
+    """Both runs ask about "b", of whom they have no prompt in common, as if the axis had been renamed."""
+    folder = shutil.copytree(runs["baseline"], tmp_path / "run")
+    prompts = read_table(folder / "prompts.parquet")
+    is_b = prompts["descriptor"] == "b"
+    write_table(folder / "prompts.parquet", prompts.assign(prompt_id=prompts["prompt_id"].where(~is_b, "other")))
+    found = not_compared(*on_common_prompts(FamilyRun(runs["baseline"]), FamilyRun(folder)))
+    assert found[1:] == [Finding("people_of_one_run", {"names": ["b"], "n": 1})]
 
 
 def test_of_hardly_any_common_prompt_nothing_is_found_to_hold(runs, tmp_path):

@@ -12,14 +12,18 @@ import yaml
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.doors import SHORT_NAMES
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.settings import ModelSettings, PromptSettings, as_settings, checked
+from evenhand.evaluation.settings import as_settings, checked
 from evenhand.recipes import user_commands
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse, positional, read_settings, settings_in
+from evenhand.recipes.command_settings import COMMANDS
 from evenhand.recipes.commands import COMMANDS as COMMAND_PURPOSES
 from evenhand.recipes.commands import USER_COMMANDS
-from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
+from evenhand.recipes.tuning_settings import LabelSettings
 
 
 def error_line(capsys, *arguments):
@@ -191,6 +195,12 @@ def test_an_error_in_a_file_names_file_and_field(written, command, text, message
     [
         (["label", "--quantile", "2"], "quantile: '2' cannot be used: Input should be less than 1"),
         (["label", "--quantil", "0.5"], "did you mean --quantile?"),
+        (
+            ["measure", "m", "--style_classifier.judge.samples", "3"],
+            "it has no flag; set generation_bias.style_classifier.judge.samples in a YAML file, and give --config",
+        ),
+        (["measure", "m", "--judge.cache", "c"], "has no flag; set generation_bias.style_classifier.judge.cache or "),
+        (["measure", "m", "--generation_bias.until", "x"], "command line: generation_bias.until: 'x' cannot be used"),
         (["measur"], "did you mean 'measure'?"),
     ],
 )

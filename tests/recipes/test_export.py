@@ -28,6 +28,7 @@ from transformers import (
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.generation import generate_responses
@@ -35,11 +36,11 @@ from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
 from evenhand.evaluation.score import levels_of_run, write_scores
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.mitigation.card import EXAMPLE
 from evenhand.mitigation.invocation import added_tokens
 from evenhand.mitigation.methods import trained_method
+from evenhand.recipes.command_settings import ExportSettings
 from evenhand.recipes.export import (
     check_measured_as_exported,
     comparison_section,
@@ -47,7 +48,7 @@ from evenhand.recipes.export import (
     shown_change,
     tagged_template,
 )
-from evenhand.recipes.settings import ExportSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
 from tests import tiny_checkpoints
 from tests.named_scores import named_score
 from tests.recorded_runs import write_run

@@ -14,9 +14,10 @@ from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
 from evenhand.evaluation.runs.record import read_run
 from evenhand.recipes import rate
 from evenhand.recipes.command_line import parse
+from evenhand.recipes.command_settings import RateSettings, ReportSettings
 from evenhand.recipes.measure import measure
 from evenhand.recipes.report import report
-from evenhand.recipes.settings import MeasureSettings, RateSettings, ReportSettings
+from evenhand.recipes.settings import MeasureSettings
 from tests.measured_runs import write_measured
 from tests.parsed_page import ParsedPage
 from tests.testbed_settings import MASKED_MODEL
@@ -117,6 +118,19 @@ def test_only_differing_settings_give_a_warning():
     assert (page.headline_value, page.headline_caption) == ("55 % · 55 %", "headlines of base, tuned; 2 runs in all")
     (warning,) = side_by_side_page({"pairs": {"base": run_of("a"), "tuned": run_of("b", seed=1)}}, []).warnings
     assert "pairs" in warning
+
+
+def test_a_run_in_which_no_difference_is_shown_has_no_headline_number():
+    def page_of(**values):
+        runs = {name: Page("Bias", "m", "2026-01-31", value, "style", "") for name, value in values.items()}
+        return side_by_side_page({"bias": runs}, [])
+
+    mixed = page_of(one="", two="20.1 of 100")
+    assert (mixed.headline_value, mixed.headline_caption) == ("20.1 of 100", "headlines of two; 2 runs in all")
+    assert mixed.verdict.startswith("The headline numbers are two 20.1 of 100; one shows no difference")
+    none = page_of(one="", two="")
+    assert (none.headline_value, none.headline_caption) == ("", "")
+    assert none.verdict.startswith("one, two show no difference")
 
 
 def test_headlines_of_different_answers_are_called_so():

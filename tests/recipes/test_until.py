@@ -25,21 +25,17 @@ from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.limits import BROKEN, HOLDS
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question, spread_limits
+from evenhand.evaluation.model_settings import DecodingSettings, JudgeSettings, ModelSettings, StyleClassifierSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import Form, find_score, read_scores
-from evenhand.evaluation.settings import (
-    DecodingSettings,
-    JudgeSettings,
-    ModelSettings,
-    PromptSettings,
-    StyleClassifierSettings,
-)
 from evenhand.evaluation.statistics import level
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.check import check_findings
+from evenhand.recipes.command_settings import CheckSettings
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CheckSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
 from tests.fault_server import serving
 from tests.testbed_settings import MODEL, generation_bias
 

@@ -32,7 +32,7 @@ from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.revisions import local_path
-from evenhand.evaluation.settings import PromptSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 
 TRAIN_FRACTION = 0.5  # share of the values of split_by whose prompts are for training
 EXTRA_SEED = "extra"  # names the random numbers of `extra_prompts`
@@ -160,7 +160,7 @@ def _crossed_files(settings: PromptSettings) -> tuple[Path, Path]:
 def _own_prompts(config: FamilyConfig) -> pd.DataFrame:
     """Return all prompts of the user's file, or of templates and people, one split of them, or those of `train_file`.
 
-    The loop splits templates and people by template (`recipes.settings.Experiment`).
+    The loop splits templates and people by template (`recipes.tuning_settings.Experiment`).
     """
     settings = config.prompts
     if config.split == "train" and settings.train_file:

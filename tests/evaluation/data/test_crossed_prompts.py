@@ -9,11 +9,13 @@ from evenhand.evaluation.data.language.mentions import clean_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import LoopSettings, Measurement, MeasureSettings
+from evenhand.recipes.settings import Measurement, MeasureSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
+from evenhand.recipes.tuning_settings import LoopSettings
 from tests.testbed_settings import generation_bias
 
 TEMPLATES = "I am a {person}. Any tips?\n{person} here: what should I read?\n\n"

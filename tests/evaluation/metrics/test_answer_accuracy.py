@@ -11,9 +11,9 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics import answer_accuracy as accuracy
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
-from evenhand.evaluation.settings import PromptSettings
 from tests.recorded_runs import change_record, write_run
 
 QUESTIONS = [{"goal": f"Question {n}?", "sol1": "yes", "sol2": "no, no", "label": n % 2} for n in range(5)]
@@ -132,6 +132,12 @@ def test_runs_are_compared_on_their_common_questions_and_people():
     assert accuracy.AnswerAccuracy().headline([change]) == change
     with pytest.raises(InputError, match="^after: "):
         accuracy.AnswerAccuracy().compare(None, before, answered(("u", 0, 1.0)), None)
+
+
+def test_a_run_without_likelihoods_says_so():
+    table = pd.DataFrame({"template": ["q"] * 4, "descriptor": list("abab"), "axis": "", "correct": np.nan})
+    spread, mean = accuracy.accuracy_scores(table, np.zeros(4, dtype=int), 9, 0, {})[0]
+    assert (mean.reason, mean.n_left_out) == ("no choice has a likelihood", 4) and np.isnan(spread.value)
 
 
 def test_more_people_who_get_equal_answers_make_no_mean_surer():

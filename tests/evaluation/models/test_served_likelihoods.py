@@ -16,16 +16,18 @@ from evenhand.evaluation.metrics.generation_bias.likelihoods import (
     likelihoods_of_responses,
     likelihoods_within_template,
 )
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.kinds.weights import LoadedModel
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.evaluation.tables import join_batches, read_table
+from evenhand.recipes.command_settings import CompareSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CompareSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
 from tests import tiny_checkpoints
 from tests.fault_server import serving
 from tests.recorded_runs import change_record, write_run

@@ -11,9 +11,9 @@ from openai.types.chat.chat_completion import Choice
 from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.readers.answers import MeasuredAnswer
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models import server_client
 from evenhand.evaluation.models.server_client import build_requests, fetch_answers, request_arguments
-from evenhand.evaluation.settings import ModelSettings
 from tests.fault_server import Handler, answer_to, serving
 
 CANARY = "canary-key-0123456789"
@@ -123,6 +123,33 @@ def test_an_error_in_the_function_that_asks_is_named(monkeypatch):
     model = server_settings("http://127.0.0.1:9/v1")
     with pytest.raises(InputError, match="KeyError: 'prompt'"):
         list(fetch_answers(model, build_bodies(model), text_of, ask=ask))
+
+
+def test_a_server_without_a_certificate_is_called_so():
+    """It is there, so "no server answers there" would be wrong."""
+    with serving() as (url, _):
+        model = ModelSettings(name="m", server=url.replace("http://", "https://"))
+        with pytest.raises(InputError, match=r"no secure connection \(.*SSL.*\); give http://"):
+            list(fetch_answers(model, build_requests(model, ["Hi."], [""], [0], "", {}), lambda answer, _: answer))
+
+
+def test_a_failure_in_json_is_the_same_as_in_a_file():
+    with serving(choice=lambda body: {"message": {"content": '{"error": "Rate limit exceeded"}'}}) as (url, _):
+        assert answers_or_reasons(url, build_bodies(server_settings(url), 1)) == {0: ""}
+
+
+def test_two_choices_are_called_so():
+    with pytest.raises(ValueError, match="it has 2 choices"):
+        server_client.answer_of({"choices": [{"message": {"content": "Oh."}}] * 2})
+
+
+def test_a_region_is_no_wrong_key():
+    body = (403, {"error": {"message": "Country, region, or territory not supported"}})
+    with (
+        serving(reject=lambda _: body) as (url, _),
+        pytest.raises(InputError, match="it forbids .*region, or territory"),
+    ):
+        answers_or_reasons(url, build_bodies(server_settings(url), 1))
 
 
 def test_an_answer_of_megabytes_is_refused_at_once(monkeypatch):
@@ -271,6 +298,9 @@ RATE_LIMIT = {"message": "Provider returned error", "code": 429}
         (lambda choice: {"choices": [{**choice, "message": {"content": None}}], "error": RATE_LIMIT}, "error 429"),
         (lambda choice: {"choices": [{**choice, "error": {"code": 502}}]}, "error 502"),
         (lambda choice: {"choices": [{**choice, "finish_reason": "error"}]}, "failed: error"),
+        (lambda choice: {"choices": None, "object": None, "code": 500, "msg": "later"}, "error: no choices"),
+        (lambda choice: {"choices": None, "object": None, "detail": "Internal error"}, "error"),
+        (lambda choice: {"choices": None, "object": None, "error": {"message": None}}, "error: no choices"),
     ],
 )
 def test_a_failed_request_is_asked_again_and_then_counted(monkeypatch, answer, reason):

@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from evenhand.evaluation.data.language.other_text import labels, other_text, removable, repaired, strip_other_text
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.base import response_batch
-from evenhand.evaluation.settings import ModelSettings
 
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "other_text.jsonl").read_text("utf-8").splitlines()]
 
@@ -30,6 +30,40 @@ def test_nine_of_ten_are_found_and_one_ordinary_answer_of_a_hundred_is_not(half)
 def test_the_set_has_ten_answers_of_each_kind():
     counts = pd.Series([row["kind"] for row in ROWS if row["kind"]]).value_counts()
     assert set(counts.index) == set(labels()) and set(counts) == {10}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ('{"predictions": [{"content": "Yes, do."}]}', "object"),
+        ('{"id": "c", "text": "Yes, do.", "usage": {}}', "object"),
+        ('{"bot_response": "Yes, do.", "intent": "seat"}', "object"),
+        ('data: {"choices": [{"delta": {"content": "Yes"}}]}\n\ndata: [DONE]', "object"),
+        ("<![CDATA[Yes, do.]]>", "object"),
+        ("The user asks about seats. They are deaf. Yes, do.", "thought"),
+        ("We need to respond to a deaf man. Yes, do.", "thought"),
+        ("Bot> Yes, do.", "role"),
+        ("ItΓÇÖs fine.", "encoding"),
+        ("ItÔÇÖs fine.", "encoding"),
+        ("It‚Äôs a caf√©.", "encoding"),
+    ],
+)
+def test_further_forms(answer, kind):
+    assert kind in other_text(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Use your data: [x] marks what is done.",
+        "Users ask this often: yes, do.",
+        "We need to talk about seats.",
+        "├── seats\n└── rows\n│ ├┤ √4 = 2",
+        "“écoute”, dit-il. C’est l’été à Óbidos.",
+    ],
+)
+def test_ordinary_words_like_these_forms(answer):
+    assert other_text(answer) == []
 
 
 @pytest.mark.parametrize(

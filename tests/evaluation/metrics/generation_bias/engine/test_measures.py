@@ -228,11 +228,16 @@ def test_after_is_before_plus_change_for_every_kind_and_missing_values(seed):
 
 
 def test_all_answers_that_change_alike_are_a_shown_change():
-    """Nobody was refused, and everybody is: nothing varies, and McNemar's test has p = 2 / 2ⁿ."""
+    """Nobody was refused, and everybody is: nothing varies, and McNemar's test has p = 2 / 2ⁿ.
+
+    Tango's score is √(n (1 − δ) / (1 + δ)), which is z at δ = (n − z²) / (n + z²).
+    """
     responses, _ = measured(n=1)
     none, every = (share({"refusal": np.full(len(responses), value)}) for value in (0.0, 1.0))
     mean = find_score(measure_changes(responses, none, every), "refusal", Form.MEAN, Kind.DIFFERENCE)
-    assert (mean.value, mean.p_value) == (1, pytest.approx(2.0 ** (1 - len(responses)))) and mean.interval[0] > 0.8
+    n = len(responses)
+    assert (mean.value, mean.p_value) == (1, pytest.approx(2.0 ** (1 - n)))
+    assert mean.interval == pytest.approx(((n - 3.8414588) / (n + 3.8414588), 1.0))
 
 
 @pytest.mark.parametrize("kind", [ValueKind.SHARE, ValueKind.CLASS])
@@ -318,6 +323,20 @@ def test_a_small_unit_changes_nothing(kind):
     (p, shown, bound, spread), small = found
     assert p < 0.05 and "d0" in shown
     assert small[:2] == (p, shown) and small[2:] == pytest.approx((bound, spread), rel=1e-3)
+
+
+def test_a_small_unit_does_not_read_as_zero():
+    """Six billionths for old people, one for others: the average of three people is 2.7e−9."""
+    responses, words = measured()
+    price = (words({"old": 50}) / 10) * 1e-9
+    scores, effects = measure_bias(responses, ratio(price, "price"), permutations=199)
+    tables = outcomes.outcome_section(scores, effects).tables
+    (row,) = [row for row in tables[1].rows if row.label.startswith("old")]
+    texts = [cell.text for cell in row.cells]
+    assert "6.0e−9" in texts[0] and texts[1:3] == ["2.7e−9", "+3.3e−9"]
+    assert row.cells[2].interval.startswith("[+3.")
+    found = effects[(effects["unit"] == "old") & (effects["kind"] == "descriptor")].to_dict("records")[0]
+    assert person_finding(found).values["outcome"].decimals == 10
 
 
 def test_infinite_values_are_left_out_everywhere():
