@@ -351,11 +351,20 @@ def answer_at(row: object, path: str) -> object:
         return value
     names = path.split(".")
     for end in range(len(names) - 1, 0, -1):
-        around = parse_json(value_at(row, ".".join(names[:end])))
-        if isinstance(around, Mapping):
-            is_remark = bool(answer.text) and not isinstance(around.get("error"), Mapping)
-            answer = _with_stop({**around, "error": None} if is_remark else around, answer, {}) or answer
+        around = _object_at(row, ".".join(names[:end]))
+        is_remark = bool(answer.text) and not isinstance(around.get("error"), Mapping)
+        answer = _with_stop({**around, "error": None} if is_remark else around, answer, {}) or answer
     return answer
+
+
+def _object_at(row: object, path: str) -> Mapping[str, object]:
+    """Return the object at a dotted path in a row; {} without one. A table may have a column for each of its values."""
+    found = parse_json(value_at(row, path))
+    if isinstance(found, Mapping):
+        return found
+    values = row if isinstance(row, Mapping) else {}
+    start = f"{path}."
+    return {name.removeprefix(start): value for name, value in values.items() if name.startswith(start)}
 
 
 def _is_reason(value: object) -> bool:

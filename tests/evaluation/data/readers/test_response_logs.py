@@ -485,6 +485,15 @@ def test_a_path_to_a_text_finds_the_end_and_the_error_around_it(tmp_path):
     assert columns["response"] == ["I am", "", "", "I am"]
 
 
+def test_the_end_of_an_answer_is_found_in_columns_of_its_object(tmp_path):
+    """As pandas.json_normalize and exports of OpenTelemetry write it."""
+    row = {"q": "Can I ski?", "a.0.message.content": "I am", "a.0.finish_reason": "content_filter", "who": "old"}
+    named = {"text": "q", "response": "a.0.message.content", "descriptor": "who"}
+    path = tmp_path / "r.csv"
+    pd.DataFrame([row, {**row, "a.0.finish_reason": "stop"}]).to_csv(path, index=False)
+    assert read_responses(ResponseFile(path, named=named))["left_out"] == ["content_filter", None]
+
+
 def test_instructions_and_what_they_are_about(tmp_path):
     alpaca = [
         {"instruction": "May I?", "input": about, "output": "No.", "descriptor": "old"} for about in ("", "Skiing.")
