@@ -15,10 +15,9 @@ from evenhand.evaluation.models.revisions import first_line
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# The date in templates that contain one (Llama 3, Mistral, gpt-oss), so that responses do not depend on the day of the
-# run. It is the default of Llama 3.1's template.
+# The date in templates that write one, so that responses do not depend on the day of the run. It is the default of
+# Llama 3.1's template.
 TEMPLATE_DATE = date(2024, 7, 26)
-DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 MAX_SECONDS = 10.0  # of computing, for one rendering
 
 
@@ -186,15 +185,15 @@ def merge_system_message(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]
     return [{**user, "content": f"{system['content']}\n{user['content']}"}, *rest]
 
 
-def template_arguments(tokenizer: "PreTrainedTokenizerBase") -> dict[str, bool | str]:
-    """Return the arguments of `apply_chat_template` that turn off reasoning and fix the date."""
+def template_arguments(tokenizer: "PreTrainedTokenizerBase") -> dict[str, Any]:
+    """Return the arguments of `apply_chat_template` that turn off reasoning and, if it writes a date, fix it."""
+    # Reasoning would use up max_new_tokens. Templates without this choice ignore the argument.
+    arguments: dict[str, Any] = {"enable_thinking": False}
+    if writes_date(tokenizer):  # `strftime_now` is transformers' function, in place of which the template calls this
+        arguments |= {"strftime_now": TEMPLATE_DATE.strftime, "date_string": f"{TEMPLATE_DATE:%d %b %Y}"}
+    return arguments
 
-    def date_of(call: re.Match[str]) -> str:
-        return repr(TEMPLATE_DATE.strftime(call[2]))
 
-    return {
-        # Reasoning would use up max_new_tokens. Templates without this choice ignore the argument.
-        "enable_thinking": False,
-        "chat_template": DATE_CALL.sub(date_of, tokenizer.get_chat_template()),  # calls of `strftime_now`
-        "date_string": f"{TEMPLATE_DATE:%d %b %Y}",  # Llama 3
-    }
+def writes_date(tokenizer: "PreTrainedTokenizerBase") -> bool:
+    """Return whether a chat template writes the date (Llama 3, Mistral, gpt-oss)."""
+    return any(name in str(tokenizer.chat_template) for name in ("strftime_now", "date_string"))
