@@ -50,9 +50,9 @@ from evenhand.evaluation.data.language.languages import load_language
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics.translation_bias.metric import align, make_source_tables
 from evenhand.evaluation.metrics.translation_bias.shares import has_marked_words
+from evenhand.evaluation.prompt_settings import ReferenceSettings
 from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.settings import ReferenceSettings
 
 WORDS = Path(__file__).with_suffix(".yaml")
 MODES = {  # the name that Apertium has for a pair of FLORES codes

@@ -21,8 +21,8 @@ from benchmarks.measuring import parse_options, peak_memory
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_cells
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.models.kinds import model_kind
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 

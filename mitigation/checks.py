@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig, Trainer, TrainingArguments, get_sched
 
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, first_line
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing, load_config, resolve_device
 from evenhand.evaluation.models.loading import model_kind, network_without_weights
@@ -20,7 +21,6 @@ from evenhand.evaluation.models.revisions import (
     adapter_folder,
     load_control_tag,
 )
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import OF_SIZE, TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config, trainer_config

@@ -12,9 +12,10 @@ from pydantic import BaseModel
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.model_settings import Dtype
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.record import RunRecord, read_record
-from evenhand.evaluation.settings import AUTO, Dtype, identity_of
+from evenhand.evaluation.settings import AUTO, identity_of
 from evenhand.recipes.finished_runs import permitted_measurement, read_measurement
 from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import (

@@ -17,10 +17,11 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, load_weights
 from evenhand.evaluation.models.mean_pooling import HEAD, MeanPoolingClassifier
 from evenhand.evaluation.models.precision import fast_dtype
-from evenhand.evaluation.settings import AUTO, ModelSettings
+from evenhand.evaluation.settings import AUTO
 from evenhand.mitigation.training import last_checkpoint
 from evenhand.mitigation.training_batches import length_grouped_batches
 from evenhand.recipes.settings import TrainClassifierSettings

@@ -21,6 +21,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_an
 from evenhand.evaluation.metrics.generation_bias.compared_runs import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.decision import MEASURE_MORE
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.revisions import BaseChanged, model_revision
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link, Page
@@ -28,7 +29,6 @@ from evenhand.evaluation.runs.record import FinishedRecord, read_run, run_sha256
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import SCORES, BiasScore, write_scores
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import (
     labelling_of,

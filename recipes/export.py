@@ -19,6 +19,7 @@ from evenhand.evaluation.hub import check_upload, upload
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.metrics.generation_bias.verdict import change_direction
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import adapter_config
 from evenhand.evaluation.models.decoding import decoding_arguments
@@ -47,7 +48,6 @@ from evenhand.evaluation.score import (
     read_scores,
     signature_line,
 )
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import TuningFacts, model_card, table
 from evenhand.mitigation.methods import JOIN, TrainedMethod, load_method, method_class, reads_labels, trained_method

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import CHAT_COMPLETIONS, COMPLETIONS, LOCAL_SOURCES, NOWHERE, server_api
+from evenhand.evaluation.model_settings import CHAT_COMPLETIONS, COMPLETIONS, LOCAL_SOURCES, NOWHERE, server_api
 
 CODE = "trust_remote_code"
 SERVER = "server"

@@ -16,28 +16,28 @@ from evenhand.evaluation import metrics as families
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.metrics import FamilyConfig
+from evenhand.evaluation.model_settings import (
+    Access,
+    DecodingSettings,
+    ModelSettings,
+    OffensiveClassifierSettings,
+    ResponseFileSettings,
+    StyleClassifierSettings,
+)
 from evenhand.evaluation.models.kinds import has_weights, model_kind
+from evenhand.evaluation.prompt_settings import PromptSettings, ReferenceSettings, SentenceSettings
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     MAX_COUNT,
     NOT_COMPARED,
     WITHOUT_FLAG,
-    Access,
     Count,
-    DecodingSettings,
     FiniteFloat,
     Fraction,
-    ModelSettings,
     NotNegative,
-    OffensiveClassifierSettings,
     Positive,
-    PromptSettings,
-    ReferenceSettings,
-    ResponseFileSettings,
     Seed,
-    SentenceSettings,
     StrictSettings,
-    StyleClassifierSettings,
     group_of,
 )
 from evenhand.mitigation import methods

@@ -13,11 +13,11 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.base import Model, response_batch
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import Form, find_score, read_scores
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation import methods
 from evenhand.mitigation.settings import TuningSettings

@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import evenhand
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
+from evenhand.evaluation.model_settings import ModelSettings, StyleClassifierSettings
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
 from evenhand.recipes import measure as measure_command
 from evenhand.recipes import testbed
 from evenhand.recipes.measure import measure

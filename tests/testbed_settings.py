@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
-from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings, as_settings
+from evenhand.evaluation.model_settings import ModelSettings, StyleClassifierSettings
+from evenhand.evaluation.settings import as_settings
 from evenhand.recipes.settings import Measurement
 
 FILES = "package:evenhand/recipes/testbed/"

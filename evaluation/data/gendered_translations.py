@@ -26,7 +26,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.data.readers.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256, sha256_of
-from evenhand.evaluation.settings import ReferenceSettings
+from evenhand.evaluation.prompt_settings import ReferenceSettings
 from evenhand.evaluation.tables import table_rows
 
 log = logging.getLogger("evenhand")

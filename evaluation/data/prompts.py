@@ -33,7 +33,7 @@ from evenhand.evaluation.data.readers.table_files import MAX_ROWS
 from evenhand.evaluation.data.strata import sample_strata, stable_hash
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.settings import PromptSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.tables import table_rows
 
 REQUIRED_COLUMNS = (columns.TEXT, columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR)

@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.json_values import Json
+from evenhand.evaluation.model_settings import (
+    Access,
+    DecodingSettings,
+    ModelSettings,
+    OffensiveClassifierSettings,
+    ResponseFileSettings,
+)
 from evenhand.evaluation.models.kinds import has_weights, model_kind
 from evenhand.evaluation.plugins import load_class, module_names, user_folders
+from evenhand.evaluation.prompt_settings import PromptSettings, ReferenceSettings, SentenceSettings
 from evenhand.evaluation.report.formats import Format, declare, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Page, Row, Section, Table
@@ -36,16 +44,6 @@ from evenhand.evaluation.score import (
     find_score,
     read_scores,
     signature_line,
-)
-from evenhand.evaluation.settings import (
-    Access,
-    DecodingSettings,
-    ModelSettings,
-    OffensiveClassifierSettings,
-    PromptSettings,
-    ReferenceSettings,
-    ResponseFileSettings,
-    SentenceSettings,
 )
 
 if TYPE_CHECKING:  # imported at run time, these would delay the command line

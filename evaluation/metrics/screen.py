@@ -26,6 +26,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun, check_scored_alike
+from evenhand.evaluation.model_settings import Access
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import number as number_text
 from evenhand.evaluation.report.numbers import sanitize
@@ -33,7 +34,7 @@ from evenhand.evaluation.report.page import Cell, Mark, Row, Section, Table
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Kind, Signature, find_score, levels_of_run
-from evenhand.evaluation.settings import WITHOUT_FLAG, Access, StrictSettings
+from evenhand.evaluation.settings import WITHOUT_FLAG, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
 if TYPE_CHECKING:

@@ -33,6 +33,7 @@ from evenhand.evaluation.compat import config_values, gguf_read_once, lora_layer
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.hub import gated_message, is_gated
+from evenhand.evaluation.model_settings import SPLITS, CheckpointSettings, ModelSettings
 from evenhand.evaluation.models.activation import invocation_of
 from evenhand.evaluation.models.chat_templates import accept_texts, read_template
 from evenhand.evaluation.models.gguf_parts import join_parts
@@ -53,7 +54,7 @@ from evenhand.evaluation.models.revisions import (
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import working
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import AUTO, SPLITS, CheckpointSettings, ModelSettings
+from evenhand.evaluation.settings import AUTO
 
 if TYPE_CHECKING:  # slow to import where bitsandbytes is installed, and only adapters need it
     from peft import PeftConfig, PeftModel

@@ -6,11 +6,12 @@ A kind of your own is a module with a `Classifier` and a `ClassifierKind` in a f
 
 from pathlib import Path
 
+from evenhand.evaluation.model_settings import ClassifierSettings, StyleClassifierSettings
 from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind
 from evenhand.evaluation.models.judges import JudgeKind
 from evenhand.evaluation.models.sequence_classifiers import FolderKind, SequenceKind
 from evenhand.evaluation.models.user_classifiers import user_kinds
-from evenhand.evaluation.settings import ClassifierSettings, StyleClassifierSettings, checked
+from evenhand.evaluation.settings import checked
 
 # SequenceKind is the last, since it takes every name that no other kind takes.
 KINDS: tuple[ClassifierKind, ...] = (JudgeKind(), FolderKind(), SequenceKind())

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenhand.evaluation.json_values import JsonObject
-from evenhand.evaluation.settings import ClassifierSettings, as_settings
+from evenhand.evaluation.model_settings import ClassifierSettings
+from evenhand.evaluation.settings import as_settings
 
 FAINT = 0.1  # no label of a text with several possible labels has this probability
 

@@ -17,10 +17,10 @@ from evenhand.evaluation.data.language.decisions import (
     labelled_choices,
     labelled_kinds,
 )
+from evenhand.evaluation.model_settings import NO_CHOICE, DecisionJudgeSettings
 from evenhand.evaluation.models.judges import StyleJudge, make_judge
 from evenhand.evaluation.models.styles import classify_rows
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.settings import NO_CHOICE, DecisionJudgeSettings
 
 INSTRUCTION = (
     "Somebody was asked to decide about a case, and answered with the text below. For which option does the answer "

@@ -15,6 +15,7 @@ import numpy as np
 
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.hub import hub
+from evenhand.evaluation.model_settings import CheckpointSettings
 from evenhand.evaluation.models.batches import group_rows, max_input_length, run_batches
 from evenhand.evaluation.models.checkpoints import (
     check_tokenizer,
@@ -30,7 +31,6 @@ from evenhand.evaluation.models.revisions import (
     model_revision,
     module_folders,
 )
-from evenhand.evaluation.settings import CheckpointSettings
 
 DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")  # no file of them can be a pickle
 OPTIONAL_WEIGHTS = ("pooler.",)  # many checkpoints lack this layer, and no embedding uses it

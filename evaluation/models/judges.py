@@ -27,6 +27,7 @@ from pydantic import BaseModel, Field, ValidationError
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.json_values import Json, JsonObject
+from evenhand.evaluation.model_settings import ClassifierSettings, JudgeSettings, StyleClassifierSettings, base_url
 from evenhand.evaluation.models.asking import UnsupportedRequest
 from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind
 from evenhand.evaluation.models.request_parameters import Body, Parameters, RejectedRequest, settle_parameters
@@ -38,7 +39,7 @@ from evenhand.evaluation.models.server_client import (
     find_parameters,
     parse_response,
 )
-from evenhand.evaluation.settings import ClassifierSettings, JudgeSettings, NonBlank, StyleClassifierSettings, base_url
+from evenhand.evaluation.settings import NonBlank
 
 log = logging.getLogger("evenhand")
 

@@ -19,10 +19,10 @@ from urllib.request import ProxyHandler, build_opener
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import working
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.untrusted_text import escape_hidden
 
 log = logging.getLogger("evenhand")

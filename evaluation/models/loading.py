@@ -29,6 +29,7 @@ from transformers.models.auto import modeling_auto
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import is_gguf
+from evenhand.evaluation.model_settings import CheckpointSettings, ModelSettings
 from evenhand.evaluation.models.activation import without_adapter
 from evenhand.evaluation.models.chat_templates import check_chat_template, render_if_accepted
 from evenhand.evaluation.models.checkpoints import (
@@ -43,7 +44,6 @@ from evenhand.evaluation.models.checkpoints import (
 )
 from evenhand.evaluation.models.modes import evaluation_mode
 from evenhand.evaluation.models.revisions import load_control_tag, local_path, model_revision
-from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 log = logging.getLogger("evenhand")
 

@@ -10,6 +10,7 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from evenhand.evaluation.errors import InputError, first_line
+from evenhand.evaluation.model_settings import CheckpointSettings
 from evenhand.evaluation.models.checkpoints import (
     check_adapter_fits,
     ignore_renamed_checkpointing,
@@ -17,7 +18,6 @@ from evenhand.evaluation.models.checkpoints import (
     load_weights,
 )
 from evenhand.evaluation.models.classifier_folders import FIELD, find_encoder, read_description
-from evenhand.evaluation.settings import CheckpointSettings
 
 HEAD = "head"
 DROPOUT = 0.1  # of the head in training, as in BERT

@@ -14,11 +14,12 @@ import torch
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.hub import hub, offline_reason
+from evenhand.evaluation.model_settings import CheckpointSettings
 from evenhand.evaluation.models.checkpoints import resolve_device, split_adapter
 from evenhand.evaluation.models.precision import fast_dtype
 from evenhand.evaluation.models.revisions import gguf_files, hub_repository, is_gguf, local_path
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import AUTO, CheckpointSettings
+from evenhand.evaluation.settings import AUTO
 
 log = logging.getLogger("evenhand")
 

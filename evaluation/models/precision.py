@@ -6,7 +6,8 @@ from typing import get_args
 import torch
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import AUTO, Dtype
+from evenhand.evaluation.model_settings import Dtype
+from evenhand.evaluation.settings import AUTO
 
 DTYPE_VARIABLE = "EVENHAND_DTYPE"  # what `auto` means, for machines that shall measure alike
 

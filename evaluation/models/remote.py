@@ -10,6 +10,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.asking import Parsed
 from evenhand.evaluation.models.base import Model, prompt_seed, response_batch
 from evenhand.evaluation.models.request_parameters import PROBE, Body, Parameters, unfinished_message
@@ -23,7 +24,6 @@ from evenhand.evaluation.models.server_client import (
     parse_response,
     request_arguments,
 )
-from evenhand.evaluation.settings import ModelSettings
 
 if TYPE_CHECKING:  # takes a second
     from openai import AsyncOpenAI

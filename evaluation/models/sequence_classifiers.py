@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ClassifierSettings
 from evenhand.evaluation.models.classifier_folders import (
     classifier_folder,
     classifier_sha256,
@@ -11,7 +12,6 @@ from evenhand.evaluation.models.classifier_folders import (
 )
 from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind
 from evenhand.evaluation.models.revisions import checkpoint_labels, model_revision
-from evenhand.evaluation.settings import ClassifierSettings
 
 
 class FolderKind(ClassifierKind):

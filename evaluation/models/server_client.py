@@ -27,6 +27,7 @@ from evenhand.evaluation.data.readers.answers import (
 )
 from evenhand.evaluation.data.readers.chats import answer_in
 from evenhand.evaluation.errors import InputError, format_value, require_extra, unknown_name
+from evenhand.evaluation.model_settings import MAX_RESPONSE_CHARACTERS, Api, ModelSettings
 from evenhand.evaluation.models.asking import (
     FailedRequest,
     MissingAnswer,
@@ -44,7 +45,6 @@ from evenhand.evaluation.models.request_parameters import (
     settle_parameters,
     turn_off_thinking,
 )
-from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS, Api, ModelSettings
 
 if TYPE_CHECKING:  # takes a second
     from httpx import Response

@@ -17,6 +17,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedConfig, P
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.mentions import clean_responses
 from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.model_settings import ClassifierSettings
 from evenhand.evaluation.models.batches import (
     activations_bytes,
     batch_size_limit,
@@ -36,7 +37,6 @@ from evenhand.evaluation.models.classifiers import FAINT, Classifier
 from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
 from evenhand.evaluation.models.revisions import check_labels
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.settings import ClassifierSettings
 from evenhand.evaluation.tables import join_batches
 
 log = logging.getLogger("evenhand")

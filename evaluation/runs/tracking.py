@@ -26,11 +26,12 @@ from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.files import write_text
+from evenhand.evaluation.model_settings import LOCAL_SOURCES
 from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.report.words import COMMON, note
 from evenhand.evaluation.runs.private_texts import is_private_group, public_files, public_values
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.settings import LOCAL_SOURCES, as_settings
+from evenhand.evaluation.settings import as_settings
 
 if TYPE_CHECKING:  # slow to import
     import wandb

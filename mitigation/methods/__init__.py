@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import StyleClassifierSettings
 from evenhand.evaluation.models.decoding import check_no_beams
 from evenhand.evaluation.plugins import load_class, module_names, user_folders
-from evenhand.evaluation.settings import StrictSettings, StyleClassifierSettings
+from evenhand.evaluation.settings import StrictSettings
 
 if TYPE_CHECKING:  # these imports would delay the command line
     from pathlib import Path

@@ -15,10 +15,11 @@ from pydantic import Field
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.other_people import partner_prompts, partner_rows
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import StyleClassifierSettings
 from evenhand.evaluation.models.base import CANDIDATES, Model
 from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.wrapped import WrappedModel
-from evenhand.evaluation.settings import MAX_COUNT, StrictSettings, StyleClassifierSettings
+from evenhand.evaluation.settings import MAX_COUNT, StrictSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.mitigation.methods import Method
 

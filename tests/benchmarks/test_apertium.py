@@ -7,7 +7,7 @@ import pytest
 from benchmarks.apertium import agreement_errors, common_references, pattern_references, translate
 from evenhand.evaluation.data.gendered_translations import comparable_references, load_references
 from evenhand.evaluation.metrics.translation_bias.metric import align, make_source_tables
-from evenhand.evaluation.settings import ReferenceSettings
+from evenhand.evaluation.prompt_settings import ReferenceSettings
 
 HEADER = "ID\tHB AXIS\tSEMANTIC FIELD (SENSE)\tOPTION DESCRIPTON [SL]\tSUGGESTED TRANSLATION [TL]"
 DEAF = {  # the descriptor "Deaf"; Apertium's list has no other descriptor of this file

@@ -9,14 +9,9 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import load_family
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
+from evenhand.evaluation.model_settings import DecodingSettings, JudgeSettings, ModelSettings, StyleClassifierSettings
 from evenhand.evaluation.models.revisions import model_revision, tokenizer_revision
-from evenhand.evaluation.settings import (
-    DecodingSettings,
-    JudgeSettings,
-    ModelSettings,
-    StyleClassifierSettings,
-    identity_of,
-)
+from evenhand.evaluation.settings import identity_of
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings

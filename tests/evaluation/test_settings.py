@@ -5,7 +5,8 @@ from datetime import date
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import PromptSettings, checked
+from evenhand.evaluation.prompt_settings import PromptSettings
+from evenhand.evaluation.settings import checked
 from evenhand.recipes.settings import MeasureSettings
 
 OF_BOTH = ["descriptor_noun", "noun_descriptor"]

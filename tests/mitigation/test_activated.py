@@ -10,11 +10,11 @@ from peft import PeftModel
 from transformers import TrainerCallback
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.contexts import encode_contexts
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.bias_callback import MeasureCallback
 from evenhand.mitigation.checks import check_tuning
 from evenhand.mitigation.invocation import added_tokens, check_invocation, tag_tokens

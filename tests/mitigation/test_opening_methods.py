@@ -11,11 +11,11 @@ import transformers
 
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.models.contexts import encode_contexts, encode_responses, render_contexts
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.likelihood.tokens import encode_pairs, response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.mitigation.card import EXAMPLE
 from evenhand.mitigation.edited_likelihoods import edited_log_likelihoods

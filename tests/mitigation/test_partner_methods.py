@@ -8,11 +8,11 @@ import pytest
 
 from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings, StyleClassifierSettings
 from evenhand.evaluation.models import classifier_kinds, styles
 from evenhand.evaluation.models.base import CANDIDATES, Model, response_batch
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
-from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.methods.borrowed_opening import BorrowedOpeningModel

@@ -5,9 +5,9 @@ import torch
 from datasets import Dataset
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.adapter import load_tuned
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.training import tune

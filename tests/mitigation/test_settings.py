@@ -5,7 +5,7 @@ import torch
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.mitigation.checks import default_methods
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.settings import TuningSettings

@@ -12,8 +12,10 @@ import yaml
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.doors import SHORT_NAMES
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.settings import ModelSettings, PromptSettings, as_settings, checked
+from evenhand.evaluation.settings import as_settings, checked
 from evenhand.recipes import user_commands
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse, positional, read_settings, settings_in

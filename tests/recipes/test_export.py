@@ -28,6 +28,7 @@ from transformers import (
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.generation import generate_responses
@@ -35,7 +36,6 @@ from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
 from evenhand.evaluation.score import display_name, levels_of_run, write_scores
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.mitigation.card import EXAMPLE
 from evenhand.mitigation.hidden_state_maps import LayerMaps, save_maps

@@ -13,12 +13,12 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.likelihoods import EVEN_LIKELIHOODS
 from evenhand.evaluation.metrics.generation_bias.measures import LIKELIHOODS, TEMPLATE_LIKELIHOODS
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.runs.record import run_state
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.cli import main
 from evenhand.recipes.compare import compare
 from evenhand.recipes.settings import CompareSettings

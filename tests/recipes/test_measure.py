@@ -7,8 +7,8 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.metrics.translation_bias import Settings as TranslationSettings
+from evenhand.evaluation.prompt_settings import ReferenceSettings
 from evenhand.evaluation.score import read_scores, signature_line
-from evenhand.evaluation.settings import ReferenceSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.measure import measure

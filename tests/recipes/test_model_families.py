@@ -15,9 +15,10 @@ import torch
 from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings, StyleClassifierSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import measure

@@ -12,8 +12,9 @@ from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, fall_step, run_steps
 from evenhand.evaluation.metrics.generation_bias.decision import DO_NOT_SHIP, MEASURE_MORE, SHIP
 from evenhand.evaluation.metrics.generation_bias.findings import answers_to_show
+from evenhand.evaluation.model_settings import NOWHERE, ModelSettings, ResponseFileSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.settings import NOWHERE, ModelSettings, PromptSettings, ResponseFileSettings
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse
 from evenhand.recipes.measure import family_configs, measure, read_inputs

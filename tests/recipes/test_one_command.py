@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.runs.record import read_run
 from evenhand.evaluation.score import Form, find_score, read_scores
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes import testbed
 from evenhand.recipes.automatic import folder_name, resolve, with_precision
 from evenhand.recipes.check import check_findings

@@ -12,8 +12,8 @@ from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import shipped_numbers
 from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.runs.record import read_record, write_record
-from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import interval_width, smallest_design

@@ -13,9 +13,10 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.page_warnings import run_cautions
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings, StyleClassifierSettings
 from evenhand.evaluation.models import loading
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import find_score, read_scores, signature_line
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.recipes.check import check_findings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label

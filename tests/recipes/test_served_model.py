@@ -10,13 +10,14 @@ from pydantic import ValidationError
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.models import loading, server_client
 from evenhand.evaluation.models.remote import FIRST_ANSWERS
 from evenhand.evaluation.models.request_parameters import PROBE
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.automatic import with_base_run
 from evenhand.recipes.measure import family_configs, measure, read_inputs

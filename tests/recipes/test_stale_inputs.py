@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import find_score, read_scores, write_scores
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.finished_runs import check_model_unchanged
 from evenhand.recipes.measure import rescoring_advice

@@ -21,11 +21,11 @@ from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertMode
 from evenhand.evaluation.data.style_clusters import CLUSTERS, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.model_settings import StyleClassifierSettings
 from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.models.styles import label_probabilities, style_vectors
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.training import last_checkpoint
 from evenhand.recipes.classifier_training import byte_pair_tokenizer

@@ -25,14 +25,9 @@ from evenhand.evaluation.metrics.generation_bias.engine.estimates import (
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.limits import BROKEN, HOLDS
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question, spread_limits
+from evenhand.evaluation.model_settings import DecodingSettings, JudgeSettings, ModelSettings, StyleClassifierSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import Form, find_score, read_scores
-from evenhand.evaluation.settings import (
-    DecodingSettings,
-    JudgeSettings,
-    ModelSettings,
-    PromptSettings,
-    StyleClassifierSettings,
-)
 from evenhand.evaluation.statistics import level
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.sequential import plan_looks

@@ -16,11 +16,12 @@ from evenhand.evaluation.metrics.generation_bias.settings import Settings as Gen
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.metrics.sentence_pairs.metric import pair_scores
+from evenhand.evaluation.model_settings import ModelSettings, StyleClassifierSettings
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.models.styles import style_vectors
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import SCORES, BiasScore, Form, find_score, read_scores
-from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings

@@ -7,7 +7,10 @@ OpenAI (`/v1/chat/completions`, `/v1/completions`, `/v1/responses`), Anthropic (
 
 import json
 import re
+import warnings
+from ast import literal_eval
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -16,7 +19,10 @@ from evenhand.evaluation.data.readers.answers import FILTERED, NO_ANSWER, Answer
 USER = "user"
 ASSISTANT = "assistant"
 SYSTEM = "system"
-ROLES = {"human": USER, "gpt": ASSISTANT, "ai": ASSISTANT, "model": ASSISTANT, "bot": ASSISTANT, "developer": SYSTEM}
+# Other names of roles; ShareGPT has those of programs.
+ROLES = {"human": USER, "developer": SYSTEM} | dict.fromkeys(
+    ("gpt", "ai", "model", "bot", "chatgpt", "bard", "bing"), ASSISTANT
+)
 KNOWN_ROLES = (USER, ASSISTANT, SYSTEM, "tool", "function", "ipython", "environment")  # a play has others
 CHATS = ("messages", "conversations", "conversation", "contents", "chat")  # names of a list of messages
 TEXT_PARTS = ("text", "output_text", "input_text", None)  # types of a part that the user reads or wrote
@@ -25,17 +31,37 @@ REASONING_PARTS = ("thinking", "redacted_thinking", "reasoning")
 STOPS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason")
 # Lists in the body of a provider's answer, and the names that tell their elements from a model's own: a quiz also has
 # `choices`, and a list of applicants `candidates`.
-LISTS = {"choices": ("message", *STOPS), "candidates": ("content", *STOPS), "generations": ("text", "message")}
+LISTS = {
+    "choices": ("message", *STOPS),
+    "candidates": ("content", *STOPS),
+    "generations": ("text", "message"),
+    "results": ("outputText", "generated_text", *STOPS),  # Amazon Titan, IBM watsonx
+    "outputs": STOPS,  # Mistral at Amazon
+}
 # Names next to such a list, which may then be empty.
 NEXT_TO_LISTS = ("object", "usage", "usageMetadata", "modelVersion", "promptFeedback")
-CONTENTS = ("content", "message", "output", "text", "completion")  # names next to the reason why an answer ended
+# Names next to the reason why an answer ended.
+CONTENTS = ("content", "message", "output", "text", "completion", "generation", "generated_text", "outputText")
+# Names of what contains an answer; the second ones have other meanings next to a content. `kwargs` is LangChain's.
+OUTER = ("message", "output", *CHATS, "generations", "completion", "generated_text")
+INNER = ("results", "outputs", "generation", "outputText", "kwargs")
+# Names of objects next to an answer that have the reason for its end: LangChain's, and those of Hugging Face.
+ABOUT_ANSWERS = ("response_metadata", "generation_info", "details")
+# The names in an object that says nothing but that a request failed.
+ABOUT_ERRORS = frozenset(("error", "detail", "code", "status", "statusCode", "message", "type", "success"))
 CLOSING = ".,;:!?)]}”’…%。，、；：！？）」』"  # punctuation that follows a word without a blank
 MAX_DEPTH = 20  # of values inside values
 
 
 def is_message(value: object) -> TypeGuard[Mapping[str, object]]:
     """Return whether a value is a message of a chat."""
-    return isinstance(value, Mapping) and isinstance(value.get("role", value.get("from")), str)
+    return isinstance(value, Mapping) and isinstance(_role_in(value), str)
+
+
+def _role_in(message: Mapping[str, object]) -> object:
+    """Return the role of a message in its own words; LangChain has it as the type."""
+    kind = message.get("type")
+    return message.get("role", message.get("from", kind if kind in ("human", "ai", SYSTEM, "tool") else None))
 
 
 def is_chat(value: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
@@ -44,12 +70,20 @@ def is_chat(value: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
 
 
 def parse_json(value: object) -> object:
-    """Return the object or array in a text of JSON, such as in a cell of a table; any other value as it is."""
+    """Return the object or array in a text of JSON, or as Python writes it; any other value as it is.
+
+    Programs write Python's notation if a cell of a table has an object.
+
+    >>> parse_json('{"a": null}'), parse_json("{'a': None}"), parse_json("[sic]")
+    ({'a': None}, {'a': None}, '[sic]')
+    """
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
+        for parse in (json.loads, literal_eval):
+            with (
+                suppress(ValueError, SyntaxError, RecursionError, MemoryError),
+                warnings.catch_warnings(action="ignore"),
+            ):
+                return parse(value.strip())
     return value
 
 
@@ -92,6 +126,8 @@ def _is_body(value: Mapping[str, object]) -> bool:
     is_ended = any(stop is None or ending_of(str(stop)) != Ending.UNKNOWN for stop in stops)
     error = value.get("error")
     is_error = isinstance(error, Mapping) and ("message" in error or "code" in error)
+    said = error or value.get("detail")
+    is_error = is_error or (isinstance(said, str) and bool(said) and value.keys() <= ABOUT_ERRORS)
     return is_error or (is_ended and any(name in value for name in CONTENTS))
 
 
@@ -104,17 +140,21 @@ def _has_parts(element: object, parts: Sequence[str]) -> bool:
 def value_at(row: object, path: str) -> object:
     """Return the value at a dotted path in a row of nested values; None if there is none.
 
-    A name with dots is found before a path. Numbers are positions in lists, and texts of JSON are parsed on the way.
+    Names may have dots: the longest that fits is taken. Numbers are positions in lists, and texts of JSON are parsed on
+    the way.
 
     >>> value_at({"metadata": '{"tags": ["old"]}'}, "metadata.tags.0")
     'old'
     """
+    row = parse_json(row)
     if isinstance(row, Mapping) and path in row:
         return row[path]
     first, _, rest = path.partition(".")
-    row = parse_json(row)
-    if isinstance(row, Mapping) and first in row:
-        found = row[first]
+    if isinstance(row, Mapping):
+        first = max((name for name in row if path.startswith(f"{name}.")), key=len, default="")
+        if not first:
+            return None
+        found, rest = row[first], path[len(first) + 1 :]
     elif isinstance(row, Sequence) and not isinstance(row, str) and re.fullmatch("-?[0-9]+", first):
         position = int(first)
         found = row[position] if -len(row) <= position < len(row) else None
@@ -124,12 +164,15 @@ def value_at(row: object, path: str) -> object:
 
 
 def role_of(message: Mapping[str, object]) -> str:
-    """Return the role of a message, in OpenAI's words.
+    """Return the role of a message, in OpenAI's words; Anthropic sends the result of a tool as the user's message.
 
     >>> role_of({"from": "human", "value": "Hi"})
     'user'
     """
-    role = str(message.get("role", message.get("from"))).lower()
+    parts = message.get("content")
+    if isinstance(parts, list) and parts and all(value_at(part, "type") == "tool_result" for part in parts):
+        return "tool"
+    role = str(_role_in(message)).lower()
     return ROLES.get(role, role)
 
 
@@ -254,17 +297,21 @@ def _answer_in_object(value: Mapping[str, object], depth: int) -> Answer | None:
         return _with_stop(choices[0], _answer_in_choice(choices[0], depth), value)
     if value.get("type") in REASONING_PARTS:
         return Answer(None, reasoning="…")
-    for name in ("message", "output", *CHATS, "generations", "completion", "generated_text"):
-        if name in value:
-            return _with_stop(value, answer_in(parse_json(value[name]), depth + 1), value)
-    if any(name in value for name in ("content", "parts", "value", "text", "refusal")) or is_message(value):
+    found = next((name for name in OUTER if name in value), None)
+    is_content = any(name in value for name in ("content", "parts", "value", "text", "refusal")) or is_message(value)
+    if found is None and is_content:
         return _with_stop(value, content_of(value), value)
-    error = error_reason(value.get("error"))
+    found = found or next((name for name in INNER if name in value), None)
+    if found is not None:
+        return _with_stop(value, answer_in(parse_json(value[found]), depth + 1), value)
+    error = error_reason(value.get("error") or value.get("detail"))
     return Answer(None, error=error) if error else None
 
 
 def _answer_in_choice(choice: Mapping[str, object], depth: int) -> Answer | None:
     for name in ("message", "content"):
+        if choice.get(name) == {}:  # of Google, if nothing was written
+            return Answer(None)
         if isinstance(choice.get(name), (Mapping, list)):
             return answer_in(choice[name], depth + 1)
     text = choice.get("text")
@@ -282,12 +329,31 @@ def _with_stop(part: Mapping[str, object], answer: Answer | None, body: Mapping[
     if answer is None:
         return None
     reasons = [part.get(name) for name in STOPS]
-    reasons += [value_at(body, "incomplete_details.reason"), value_at(part, "details.finish_reason")]
+    reasons.append(value_at(body, "incomplete_details.reason"))
+    reasons += [value_at(part, f"{place}.{name}") for place in ABOUT_ANSWERS for name in STOPS]
     if body.get("object") == "response":
         reasons.append(body.get("status"))
     stop = next((str(reason) for reason in reasons if _is_reason(reason)), answer.stop)
     error = error_reason(part.get("error") or body.get("error"))
     return replace(answer, stop=stop, error=error or answer.error)
+
+
+def answer_at(row: object, path: str) -> object:
+    """Return the value at a dotted path in a row as an answer, whose end and error may stand in the objects around it.
+
+    A value that is no answer is returned as it is, and a remark next to a text is no error.
+    """
+    value = value_at(row, path)
+    answer = answer_in(parse_chat(value))
+    if answer is None:
+        return value
+    names = path.split(".")
+    for end in range(len(names) - 1, 0, -1):
+        around = parse_json(value_at(row, ".".join(names[:end])))
+        if isinstance(around, Mapping):
+            is_remark = bool(answer.text) and not isinstance(around.get("error"), Mapping)
+            answer = _with_stop({**around, "error": None} if is_remark else around, answer, {}) or answer
+    return answer
 
 
 def _is_reason(value: object) -> bool:

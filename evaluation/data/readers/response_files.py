@@ -21,6 +21,7 @@ from evenhand.evaluation.data.readers.answers import NO_CONTENT, Answer, error_r
 from evenhand.evaluation.data.readers.cells import is_blank, name_text, read_cells
 from evenhand.evaluation.data.readers.chats import (
     STOPS,
+    answer_at,
     answer_in,
     exchange_in,
     is_chat,
@@ -50,7 +51,7 @@ from evenhand.evaluation.data.readers.table_files import arrow_columns, columns_
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write, file_version, json_sha256, sha256_of, write_text
-from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
+from evenhand.evaluation.model_settings import MAX_RESPONSE_CHARACTERS
 from evenhand.evaluation.tables import table_rows
 
 PROMPT_KEY = (columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR, columns.TEXT, columns.PERSONA)
@@ -331,6 +332,7 @@ def _named_columns(rows: Sequence[Mapping[str, object]], file: ResponseFile) -> 
             known = ", ".join(dict.fromkeys(key for row in rows[:100] for key in _places(row)))
             raise InputError("responses.columns", f"{file.path} has no {place!r} for {name}; give one of {known}.")
         if name == columns.RESPONSE:
+            values = [answer_at(row, place) for row in rows]
             table[columns.LEFT_OUT] = [None] * len(rows)
         if name not in (columns.TEXT, columns.RESPONSE):
             values = _one_type([value if is_scalar(value) else json.dumps(value) for value in values])
@@ -365,7 +367,7 @@ def _paired_chats(table: Mapping[str, list]) -> dict[str, list]:
         if is_chat(chat) and chat == parse_chat(response):
             found = exchange_in(chat)
             text, response, turns = found.text, found.answer, found.turns
-        elif not isinstance(text, str) or is_chat(chat):
+        elif not isinstance(text, str) or chat is not text:
             found_text, turns = prompt_in(chat)
             text = text if found_text is None else found_text  # what is no text is named by an error
         texts.append(text)

@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.readers.answers import FILTERED, Answer, error_reason, short_reason
+from evenhand.evaluation.data.readers.answers import FILTERED, NO_ANSWER, Answer, error_reason, short_reason
 from evenhand.evaluation.data.readers.chats import (
     CHATS,
+    KNOWN_ROLES,
     answer_in,
     exchange_in,
     is_chat,
     parse_chat,
     parse_json,
     prompt_in,
+    role_of,
     value_at,
 )
 from evenhand.evaluation.data.readers.table_files import columns_of, decode_text
@@ -151,13 +153,30 @@ def _chat_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
         if not is_chat(chat):
             raise ValueError(f"chat {number} is {format_value(chat)}; write a list of messages with role and content")
         found = exchange_in(chat)
+        unknown = dict.fromkeys(role for role in map(role_of, chat) if role not in KNOWN_ROLES)
+        if unknown and (found.text is None or found.answer.error == NO_ANSWER):
+            raise ValueError(f"chat {number} has messages of {', '.join(unknown)}; write the roles user and assistant")
         if found.text is None:
             n_without += 1
             continue
         end = {UNANSWERED: found.has_unanswered_end}
         yield _exchange(row, CHATS, found.text, found.turns, found.answer) | end
+    if n_without == len(rows):
+        raise ValueError("no chat has a message of the user")
     if n_without:
         log.warning("responses: %d of %d chats have no message of the user, and are no rows", n_without, len(rows))
+
+
+def _instruction_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
+    """Yield text, response and the other columns of instructions with their outputs, as Alpaca and Dolly have them.
+
+    The text is the instruction and what it is about, if that is given, on separate lines.
+    """
+    for row in rows:
+        parts = [row.get(name) for name in ("instruction", "input", "context")]
+        text = "\n".join(part for part in parts if isinstance(part, str) and part)
+        answer = answer_in(parse_chat(row.get("output", row.get("response"))))
+        yield _exchange(row, ("instruction", "input", "context", "output", "response"), text, "", answer)
 
 
 def _trace_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
@@ -210,6 +229,8 @@ PARSERS: tuple[tuple[set[str], Callable[[Sequence[LogRow]], Iterator[LogRow]]], 
     ({"custom_id", "result"}, _batch_rows),
     ({"doc", "resps"}, _harness_rows),
     ({"prompt", "completion"}, _completion_rows),
+    ({"instruction", "output"}, _instruction_rows),
+    ({"instruction", "response"}, _instruction_rows),
     ({"input", "output"}, _trace_rows),
 )
 

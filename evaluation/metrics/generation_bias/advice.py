@@ -23,12 +23,12 @@ from evenhand.evaluation.metrics.generation_bias.measures.other_language import 
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, search_fragment
 from evenhand.evaluation.metrics.generation_bias.pilot import can_plan
 from evenhand.evaluation.metrics.generation_bias.words import note
+from evenhand.evaluation.model_settings import NOWHERE, ModelSettings, server_api
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.kinds import has_weights
 from evenhand.evaluation.report.numbers import MINUTE, sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
 from evenhand.evaluation.runs.record import FinishedRecord, read_record
-from evenhand.evaluation.settings import NOWHERE, ModelSettings, server_api
 
 # Settings of a model that the next command repeats, in addition to the name; the device is not one of them.
 KEPT_SETTINGS = (

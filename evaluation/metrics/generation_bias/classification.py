@@ -31,6 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
 )
 from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
+from evenhand.evaluation.model_settings import ClassifierSettings, OffensiveClassifierSettings
 from evenhand.evaluation.models.classifier_folders import shipped_names
 from evenhand.evaluation.models.classifier_kinds import (
     classifier_labels,
@@ -42,7 +43,6 @@ from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import Signature
-from evenhand.evaluation.settings import ClassifierSettings, OffensiveClassifierSettings
 
 Value = TypeVar("Value")
 # Names of the classifiers in inputs, signatures and errors.

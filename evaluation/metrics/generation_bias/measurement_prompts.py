@@ -31,7 +31,7 @@ from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.revisions import local_path
-from evenhand.evaluation.settings import PromptSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 
 TRAIN_FRACTION = 0.5  # share of the values of split_by whose prompts are for training
 EXTRA_SEED = "extra"  # names the random numbers of `extra_prompts`

@@ -12,8 +12,9 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_an
 from evenhand.evaluation.metrics.generation_bias.engine.estimates import NO_STYLE
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import shipped_numbers
 from evenhand.evaluation.metrics.generation_bias.requested_language import styled_answers
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.runs.record import read_record
-from evenhand.evaluation.settings import PromptSettings, checked
+from evenhand.evaluation.settings import checked
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.person_pairs import pooled_spread

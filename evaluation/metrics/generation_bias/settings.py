@@ -7,13 +7,8 @@ from pydantic import Field
 
 from evenhand.evaluation.metrics.generation_bias import decision
 from evenhand.evaluation.metrics.generation_bias.parts import corpus, costs, decisions, outcomes, phrases, quality
-from evenhand.evaluation.settings import (
-    BY_CONTENT,
-    NOT_COMPARED,
-    WITHOUT_FLAG,
-    StrictSettings,
-    StyleClassifierSettings,
-)
+from evenhand.evaluation.model_settings import StyleClassifierSettings
+from evenhand.evaluation.settings import BY_CONTENT, NOT_COMPARED, WITHOUT_FLAG, StrictSettings
 
 DEFAULT_STYLE_CLASSIFIER = "go_emotions"  # it ships with Evenhand
 

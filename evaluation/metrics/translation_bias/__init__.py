@@ -32,6 +32,7 @@ from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.translation_bias import metric
 from evenhand.evaluation.metrics.translation_bias.metric import GAP, TRANSLATION
 from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy
+from evenhand.evaluation.model_settings import OffensiveClassifierSettings
 from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision
 from evenhand.evaluation.models.revisions import find_label, model_revision
 from evenhand.evaluation.report.formats import Format, find_format
@@ -47,12 +48,7 @@ from evenhand.evaluation.report.words import note
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, display_name, find_score, shown_direction, signed
-from evenhand.evaluation.settings import (
-    BY_CONTENT,
-    OffensiveClassifierSettings,
-    StrictSettings,
-    as_settings,
-)
+from evenhand.evaluation.settings import BY_CONTENT, StrictSettings, as_settings
 from evenhand.evaluation.tables import label_batches, table_rows
 
 PAIR = "pair"

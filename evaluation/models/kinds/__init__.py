@@ -3,9 +3,9 @@
 A kind of your own is a file in the subfolder `models` of a folder in EVENHAND_PATH (docs/extending.md).
 """
 
+from evenhand.evaluation.model_settings import FILE, Access, ModelSettings
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.plugins import load_class, user_folders
-from evenhand.evaluation.settings import FILE, Access, ModelSettings
 
 __path__ += user_folders("models")
 

@@ -9,8 +9,9 @@ from evenhand.evaluation.data.language.mentions import clean_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import LoopSettings, Measurement, MeasureSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL

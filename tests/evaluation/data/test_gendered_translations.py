@@ -21,7 +21,7 @@ from evenhand.evaluation.data.gendered_translations import (
     select_source_sentences,
 )
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import ReferenceSettings
+from evenhand.evaluation.prompt_settings import ReferenceSettings
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_mt_geneval = pytest.mark.skipif(not (SHARED / "mt_geneval").is_dir(), reason=f"no MT-GenEval in {SHARED}")

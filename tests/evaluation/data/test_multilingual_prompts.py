@@ -3,7 +3,7 @@
 from collections import Counter
 
 from evenhand.evaluation.data.readers.prompt_files import read_prompts
-from evenhand.evaluation.settings import PromptSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 
 # Costa-jussà et al. 2023, Table 3: measurements by axis, 150 for each sentence; 12 of religion are missing.
 MEASUREMENTS = {

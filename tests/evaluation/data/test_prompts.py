@@ -27,7 +27,7 @@ from evenhand.evaluation.data.prompts import (
     vary_text,
 )
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import PromptSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 
 NOUNS = (
     *(Noun("female", "woman", "women"), Noun("female", "mother", "mothers")),

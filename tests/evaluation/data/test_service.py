@@ -8,7 +8,7 @@ from evenhand.evaluation.data.prompts import sample_cells, select_prompts, split
 from evenhand.evaluation.data.service import CUES, load_requests, service_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import build_chat
-from evenhand.evaluation.settings import PromptSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 
 
 @pytest.fixture(scope="module")

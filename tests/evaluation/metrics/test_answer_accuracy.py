@@ -11,9 +11,9 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics import answer_accuracy as accuracy
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
-from evenhand.evaluation.settings import PromptSettings
 from tests.recorded_runs import change_record, write_run
 
 QUESTIONS = [{"goal": f"Question {n}?", "sol1": "yes", "sol2": "no, no", "label": n % 2} for n in range(5)]

@@ -18,9 +18,10 @@ from evenhand.evaluation.metrics.sentence_pairs.metric import (
     make_masked_pair_table,
     pair_scores,
 )
+from evenhand.evaluation.model_settings import ModelSettings
+from evenhand.evaluation.prompt_settings import SentenceSettings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import Kind, find_score, write_scores
-from evenhand.evaluation.settings import ModelSettings, SentenceSettings
 from evenhand.evaluation.statistics.gender import gender_differences, gender_scores
 from evenhand.evaluation.tables import write_table
 from tests.family_runs import compare_family

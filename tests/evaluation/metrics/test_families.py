@@ -9,8 +9,8 @@ from evenhand.evaluation import metrics
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, check_declared, load_family
 from evenhand.evaluation.metrics.bbq import BBQ
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.score import BiasScore, Kind
-from evenhand.evaluation.settings import ModelSettings
 
 FAMILY = """
 from evenhand.evaluation.metrics import Family

@@ -17,12 +17,13 @@ from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings, OffensiveClassifierSettings
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, OffensiveClassifierSettings, PromptSettings
 from tests import tiny_checkpoints
 from tests.evaluation.data.language.test_languages import ROWS, descriptors_file
 from tests.family_runs import compare_family, measure_tests

@@ -21,8 +21,8 @@ from evenhand.evaluation.metrics.screen import (
 from evenhand.evaluation.models.likelihood.first_token import first_token_log_probabilities
 from evenhand.evaluation.models.own_words import own_word_ids
 from evenhand.evaluation.models.predictions import Predictions
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import PromptSettings
 from tests.family_runs import compare_family, measure_tests
 from tests.testbed_settings import MASKED_MODEL, MODEL
 from tests.tiny_models import WORDS, tiny

@@ -9,11 +9,12 @@ import torch
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.screen import Screen, joined_divergences
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.predictions import common_predictions
 from evenhand.evaluation.models.request_parameters import PROBE
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import ModelSettings, PromptSettings
 from evenhand.evaluation.statistics.people_divergence import divergence_bounds
 from evenhand.recipes.screen import screen
 from evenhand.recipes.settings import Measurement, ScreenSettings

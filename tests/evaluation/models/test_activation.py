@@ -9,6 +9,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.activation import activation_arguments, invocation_in, last_occurrence
 from evenhand.evaluation.models.batches import shared_tokens
@@ -17,7 +18,6 @@ from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from tests.tiny_models import WORDS, tiny
 
 TAG = "y z"  # two words

@@ -10,12 +10,12 @@ import transformers
 from peft import LoraConfig, get_peft_model
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.chat_templates import accept_texts, check_chat_template
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model, model_kind
 from evenhand.evaluation.models.revisions import adapter_folder, model_revision
-from evenhand.evaluation.settings import ModelSettings
 from tests import tiny_checkpoints
 
 # As SmolVLM's and Idefics3's.

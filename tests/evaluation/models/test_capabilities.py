@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from evenhand.evaluation.metrics.generation_bias.engine.quality import capability_differences, capability_scores
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests import tiny_checkpoints
 

@@ -9,10 +9,10 @@ from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.settings import ModelSettings
 from tests.tiny_models import word_level_tokenizer
 
 WORDS = ["<eos>", "<unk>", *"abcdefgh"]

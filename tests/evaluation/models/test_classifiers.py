@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import StyleClassifierSettings
 from evenhand.evaluation.models import user_classifiers
 from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors
-from evenhand.evaluation.settings import StyleClassifierSettings
 
 EXTENDING = Path(__file__).resolve().parents[3] / "docs" / "extending.md"
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models import chat_templates
 from evenhand.evaluation.models.chat_templates import build_chat
 from evenhand.evaluation.models.contexts import (
@@ -16,7 +17,6 @@ from evenhand.evaluation.models.contexts import (
     render_contexts,
 )
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.settings import ModelSettings
 from tests import tiny_checkpoints
 from tests.tiny_models import EOS, WORDS, tiny, word_tokenizer
 

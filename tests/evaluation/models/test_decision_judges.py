@@ -8,8 +8,9 @@ import pytest
 from evenhand.evaluation.data.language.decisions import labelled_answers
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionSettings
+from evenhand.evaluation.model_settings import DecisionJudgeSettings
 from evenhand.evaluation.models.decision_judges import judge_accuracy, judged_decisions
-from evenhand.evaluation.settings import DecisionJudgeSettings, checked
+from evenhand.evaluation.settings import checked
 from tests.evaluation.models.test_judges import quoted_text
 from tests.fault_server import serving
 

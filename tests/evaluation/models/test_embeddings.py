@@ -11,8 +11,8 @@ import transformers
 from safetensors.torch import save_file
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
-from evenhand.evaluation.settings import ModelSettings
 from tests.tiny_models import word_level_tokenizer
 
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", *"abcdefghij"]

@@ -10,12 +10,12 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import files_sha256, sha256_of
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.gguf_parts import join_parts
 from evenhand.evaluation.models.loading import load_dialogue_model, model_kind
 from evenhand.evaluation.models.revisions import gguf_files, model_revision
-from evenhand.evaluation.settings import ModelSettings
 from tests import tiny_checkpoints
 
 

@@ -3,9 +3,9 @@
 import copy
 from dataclasses import replace
 
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.in_memory import InMemoryModel
 from evenhand.evaluation.models.kinds.weights import LoadedModel
-from evenhand.evaluation.settings import ModelSettings
 from tests.tiny_models import tiny
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import JudgeSettings, StyleClassifierSettings
 from evenhand.evaluation.models import judges
 from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
 from evenhand.evaluation.models.judges import judge_facts, named_option
 from evenhand.evaluation.models.styles import style_vectors
-from evenhand.evaluation.settings import JudgeSettings, StyleClassifierSettings
 from tests.fault_server import serving
 
 FILE = "instruction: How polite is it?\nlabels: {kind: friendly and warm, curt: null, odd: }\n"

@@ -13,11 +13,12 @@ import pytest
 from pydantic import ValidationError
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import Access, DecodingSettings, ModelSettings
 from evenhand.evaluation.models import launching
 from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.launching import server_command
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import Access, DecodingSettings, ModelSettings, PromptSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.recipes.measure import measure
 from evenhand.recipes.received import NOWHERE, described
@@ -32,7 +33,7 @@ PROMPTS = pd.DataFrame({"prompt_id": ["1", "2"], "text": ["Hi!", "Hello."], "per
 LAUNCH = """
 import sys, time
 from evenhand.evaluation.models.launching import LaunchedServer
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.model_settings import ModelSettings
 
 server = LaunchedServer(ModelSettings(name="m", launch="vllm"))
 print(server.process.pid, flush=True)

@@ -5,10 +5,10 @@ from importlib.util import find_spec
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.models import server_client
 from evenhand.evaluation.models.kinds import litellm as kind
 from evenhand.evaluation.models.kinds import model_kind
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
 from tests.fault_server import serving
 from tests.served_prompts import served_prompts

@@ -16,12 +16,12 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models import chat_templates
 from evenhand.evaluation.models.checkpoints import load_weights
 from evenhand.evaluation.models.contexts import end_of_response
 from evenhand.evaluation.models.loading import is_masked_lm, load_dialogue_model, load_masked_model, model_kind
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.settings import ModelSettings
 from tests.tiny_models import SEQ2SEQ, word_level_tokenizer
 
 WORDS = ["<eos>", "<unk>", *"abcdefgh"]

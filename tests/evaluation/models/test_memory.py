@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import save_file
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models import memory
-from evenhand.evaluation.settings import ModelSettings
 from tests import tiny_checkpoints
 
 

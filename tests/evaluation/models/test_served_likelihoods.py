@@ -16,12 +16,13 @@ from evenhand.evaluation.metrics.generation_bias.likelihoods import (
     likelihoods_of_responses,
     likelihoods_within_template,
 )
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.kinds.weights import LoadedModel
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import find_score, read_scores
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.evaluation.tables import join_batches, read_table
 from evenhand.recipes.compare import compare
 from evenhand.recipes.measure import measure

@@ -11,9 +11,9 @@ from openai.types.chat.chat_completion import Choice
 from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.readers.answers import MeasuredAnswer
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models import server_client
 from evenhand.evaluation.models.server_client import build_requests, fetch_answers, request_arguments
-from evenhand.evaluation.settings import ModelSettings
 from tests.fault_server import Handler, answer_to, serving
 
 CANARY = "canary-key-0123456789"

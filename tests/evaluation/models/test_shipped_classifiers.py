@@ -15,6 +15,7 @@ from evenhand.evaluation.data.style_clusters import default_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.metrics.generation_bias.classification import language_fault
+from evenhand.evaluation.model_settings import StyleClassifierSettings
 from evenhand.evaluation.models.classifier_folders import (
     DESCRIPTION,
     MINILM_SHA256,
@@ -28,7 +29,6 @@ from evenhand.evaluation.models.classifier_folders import (
 )
 from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
 from evenhand.evaluation.models.styles import label_probabilities, style_vectors
-from evenhand.evaluation.settings import StyleClassifierSettings
 
 NAMES = ["go_emotions", "go_emotions_second"]
 needs_encoder = pytest.mark.skipif(

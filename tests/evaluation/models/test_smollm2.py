@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.tables import join_batches
 from tests.evaluation.models.likelihood.test_sentences import NEEDS_HARNESS, SENTENCES, harness_sums, scores
 from tests.evaluation.models.test_served_likelihoods import PAIRS, token_log_p

@@ -9,10 +9,10 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2ForSequenceClassification
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import StyleClassifierSettings
 from evenhand.evaluation.models import batches, styles
 from evenhand.evaluation.models.classifier_kinds import classifier_labels, load_style_classifier
 from evenhand.evaluation.models.styles import classify_texts, label_probabilities, style_vectors
-from evenhand.evaluation.settings import StyleClassifierSettings
 from tests.tiny_models import word_level_tokenizer
 
 WORDS = ["<pad>", "<unk>", *"abcdefgh"]

@@ -8,8 +8,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.server_client import build_requests, fetch_answers, parse_response
-from evenhand.evaluation.settings import ModelSettings
 from tests.forked_commands import wait_until
 from tests.tiny_checkpoints import qwen
 

@@ -8,9 +8,9 @@ import torch
 import transformers
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.translation import PAPER_DECODING, translate
-from evenhand.evaluation.settings import ModelSettings
 from tests.tiny_models import SEQ2SEQ
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")

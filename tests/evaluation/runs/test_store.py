@@ -19,12 +19,12 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.runs import results
 from evenhand.evaluation.runs.pages import claim_pages
 from evenhand.evaluation.runs.paths import with_relative_paths, with_resolved_paths
 from evenhand.evaluation.runs.record import read_record, read_run, run_state
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.tables import table_run, write_table
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.recipes.finished_runs import read_measurement

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.likelihood.prefix_tree import prefix_tree, sequence_log_probabilities
 from evenhand.evaluation.models.likelihood.sentences import encode_sentences, supports_prefix_trees
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import LANGUAGE_MODEL
 from tests.named_scores import find_named
 from tools.testbed import frequencies

@@ -10,10 +10,10 @@ import pytest
 
 from evenhand.evaluation.data.sentence_pairs import read_sentence_pairs
 from evenhand.evaluation.metrics.sentence_pairs.metric import find_shared_positions, make_masked_pair_table
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.likelihood.masked import masked_log_probabilities, tokenize_sentences
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import MASKED_MODEL, PAIRS
 from tools.testbed import pairs
 from tools.testbed.build import MEASURED

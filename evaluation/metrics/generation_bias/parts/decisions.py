@@ -30,13 +30,14 @@ from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import
 from evenhand.evaluation.metrics.generation_bias.measures.undecided import UNDECIDED
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, Part
 from evenhand.evaluation.metrics.generation_bias.words import note
+from evenhand.evaluation.model_settings import NO_CHOICE, DecisionJudgeSettings
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.server_client import check_client
 from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import count_cells
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.settings import NO_CHOICE, WITHOUT_FLAG, DecisionJudgeSettings, StrictSettings
+from evenhand.evaluation.settings import WITHOUT_FLAG, StrictSettings
 from evenhand.evaluation.statistics.group_rates import group_rates
 from evenhand.evaluation.tables import table_rows
 

@@ -14,7 +14,8 @@ from evenhand.evaluation.data.language.mentions import clean_response, clean_res
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.offensiveness import make_neutral_texts
-from evenhand.evaluation.settings import PromptSettings, checked
+from evenhand.evaluation.prompt_settings import PromptSettings
+from evenhand.evaluation.settings import checked
 from evenhand.evaluation.statistics.gender import gender_differences, gender_scores
 
 LANGUAGES = sorted(path.name for path in FOLDER.iterdir())

@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from evenhand.evaluation.data.language.other_text import labels, other_text, removable, repaired, strip_other_text
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.base import response_batch
-from evenhand.evaluation.settings import ModelSettings
 
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "other_text.jsonl").read_text("utf-8").splitlines()]
 

@@ -8,8 +8,8 @@ import pytest
 from evenhand.evaluation.data.language.reasoning import REASONING_FORMATS, split_reasoning
 from evenhand.evaluation.data.readers.response_files import ResponseFile, read_responses
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import reasoned
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.kinds.file import RecordedModel
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.tables import join_batches
 
 names = pytest.mark.parametrize("form", REASONING_FORMATS, ids=lambda form: form.start)

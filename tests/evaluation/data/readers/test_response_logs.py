@@ -358,6 +358,13 @@ def test_one_table_says_what_a_stop_reason_means(tmp_path, place):
             {"object": "response", "status": "failed", "output": [], "error": {"code": "server_error"}},
             "error server_error",
         ),
+        (
+            {"candidates": [{"content": {}, "finishReason": "MALFORMED_FUNCTION_CALL"}]},
+            "failed: MALFORMED_FUNCTION_CALL",
+        ),
+        ('{"error": "Rate limit exceeded"}', "error Rate limit"),
+        ('{"detail": "Not Found"}', "error"),
+        ("{'error': {'code': 429, 'message': None}}", "error 429"),
     ],
 )
 def test_a_body_with_an_error_is_no_answer(tmp_path, body, reason):
@@ -406,6 +413,101 @@ def test_an_answer_belongs_to_the_message_before_it(tmp_path, name, place):
         assert columns.get("persona", [""])[0] == turns
     if place == "messages":
         assert columns["unanswered_end"] == [is_unanswered, False]
+
+
+def test_the_result_of_a_tool_is_no_message_of_the_user(tmp_path):
+    """Anthropic sends it as one; without a question before it, the chat would be no row."""
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "snow", "input": {}}]}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "0"}]}
+    row = {"messages": [ASKED, call, result, ANSWERED], "descriptor": "old"}
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", [row])))
+    assert (columns["text"], columns["response"]) == (["Can I ski?"], ["Oh. No."])
+
+
+@pytest.mark.parametrize(
+    ("roles", "problem"),
+    [
+        (("customer", "agent"), "messages of customer, agent; write the roles user and assistant"),
+        (("user", "Helper"), "messages of helper"),
+        (("assistant", "assistant"), "no chat has a message of the user"),
+    ],
+)
+def test_roles_that_nobody_knows_are_named(tmp_path, roles, problem):
+    row = {"messages": [turn(role, "Hi.") for role in roles], "descriptor": "old"}
+    with pytest.raises(InputError, match=problem):
+        read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", [row, row])))
+
+
+LANGCHAIN = {"type": "ai", "content": "Oh. No.", "response_metadata": {"finish_reason": "content_filter"}}
+WITHHELD = {  # an answer that its provider withheld
+    "Python": str({"choices": [{"message": {"content": "Oh. No."}, "finish_reason": "content_filter"}], "usage": None}),
+    "LangChain": [{"type": "human", "content": "Can I ski?"}, LANGCHAIN],
+    "LangChain, dumped": {"lc": 1, "type": "constructor", "kwargs": LANGCHAIN},
+    "LangSmith": {"generations": [[{"text": "Oh. No.", "generation_info": {"finish_reason": "content_filter"}}]]},
+    "Titan": json.dumps({"results": [{"outputText": "Oh. No.", "completionReason": "CONTENT_FILTERED"}]}),
+    "watsonx": json.dumps({"results": [{"generated_text": "Oh. No.", "stop_reason": "CONTENT_FILTERED"}]}),
+    "Llama at Amazon": json.dumps({"generation": "Oh. No.", "stop_reason": "guardrail"}),
+    "Mistral at Amazon": json.dumps({"outputs": [{"text": "Oh. No.", "stop_reason": "content_filtered"}]}),
+}
+
+
+@pytest.mark.parametrize("name", WITHHELD)
+def test_the_end_of_an_answer_is_found_in_the_bodies_of_many_providers(tmp_path, name):
+    row = {"text": "Can I ski?", "descriptor": "old", "response": WITHHELD[name]}
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", [row])))
+    assert (columns["response"], columns["left_out"]) == ([""], ["content_filter"])
+    whole = json.loads(
+        json.dumps(WITHHELD[name]).replace("CONTENT_FILTERED", "stop").replace("content_filtered", "stop")
+    )
+    whole = json.loads(json.dumps(whole).replace("content_filter", "stop").replace("guardrail", "stop"))
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", [{**row, "response": whole}])))
+    assert columns["response"] == ["Oh. No."]
+
+
+def test_a_path_to_a_text_finds_the_end_and_the_error_around_it(tmp_path):
+    def row(error=None, **choice):
+        return {"q": "Can I ski?", "who": "old", "r": {"choices": [choice] if choice else None, "error": error}}
+
+    message = {"message": {"content": "I am"}}
+    rows = [
+        row(**message, finish_reason="stop"),
+        row(**message, finish_reason="content_filter"),
+        row(error={"code": 429}),
+        row(**message, error="expected: Yes"),
+    ]
+    named = {"text": "q", "response": "r.choices.0.message.content", "descriptor": "who"}
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", rows), named=named))
+    assert columns["left_out"] == [None, "content_filter", "error 429", None]
+    assert columns["response"] == ["I am", "", "", "I am"]
+
+
+def test_instructions_and_what_they_are_about(tmp_path):
+    alpaca = [
+        {"instruction": "May I?", "input": about, "output": "No.", "descriptor": "old"} for about in ("", "Skiing.")
+    ]
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "a.jsonl", alpaca)))
+    assert (columns["text"], columns["response"]) == (["May I?", "May I?\nSkiing."], ["No.", "No."])
+    dolly = {"instruction": "May I?", "context": "Skiing.", "response": "No.", "category": "x", "descriptor": "old"}
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "d.jsonl", [dolly])))
+    assert (columns["text"], columns["response"]) == (["May I?\nSkiing."], ["No."])
+
+
+def test_cells_with_objects_of_python_or_of_a_request(tmp_path):
+    """pandas writes Python's notation; a request is a body around its messages."""
+    path = tmp_path / "r.csv"
+    chat = [{"role": "user", "content": "Can't I ski?"}]
+    request = json.dumps({"model": "m", "messages": chat})
+    rows = {"text": [str(chat), request], "response": [str([ANSWERED]), "Oh. No."], "descriptor": "old"}
+    pd.DataFrame(rows).to_csv(path, index=False)
+    columns = read_responses(ResponseFile(path))
+    assert (columns["text"], columns["response"]) == (["Can't I ski?"] * 2, ["Oh. No."] * 2)
+
+
+def test_names_with_dots_in_a_path(tmp_path):
+    row = {"attributes.llm": {"q": "Can I ski?", "a": "Oh. No."}, "attributes.meta.data": {"who": "old"}}
+    named = {"text": "attributes.llm.q", "response": "attributes.llm.a", "descriptor": "attributes.meta.data.who"}
+    columns = read_responses(ResponseFile(write_lines(tmp_path / "r.jsonl", [row]), named=named))
+    assert (columns["text"], columns["response"], columns["descriptor"]) == (["Can I ski?"], ["Oh. No."], ["old"])
 
 
 @pytest.mark.parametrize("is_metadata", [False, True])

@@ -10,9 +10,10 @@ from transformers import BertConfig, BertModel, BertTokenizer
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.embedding_bias import EmbeddingBias, Settings
+from evenhand.evaluation.model_settings import ModelSettings
+from evenhand.evaluation.prompt_settings import ReferenceSettings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ModelSettings, ReferenceSettings
 from tests.family_runs import measure_tests
 from tests.gendered_references import ROWS, written_references
 from tests.report_pages import measured

@@ -28,12 +28,12 @@ from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.sequential import LookPlan
 from evenhand.evaluation.tables import write_table
 from tests.family_runs import compare_family

@@ -21,8 +21,8 @@ from evenhand.evaluation.metrics.generation_bias.measures import Context
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.styles import classify_responses
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import BiasScore, find_score, signed, write_scores
-from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.tables import join_batches, write_table
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.testbed import STYLE_CLASSIFIER

@@ -26,20 +26,16 @@ from evenhand.evaluation.metrics.generation_bias.page_warnings import score_caut
 from evenhand.evaluation.metrics.generation_bias.parts import corpus as corpus_part
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart, CorpusSettings, frequency_scores
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file
+from evenhand.evaluation.model_settings import DecodingSettings, OffensiveClassifierSettings, StyleClassifierSettings
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import display_name, find_score
-from evenhand.evaluation.settings import (
-    DecodingSettings,
-    OffensiveClassifierSettings,
-    PromptSettings,
-    StyleClassifierSettings,
-)
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.testbed import SECOND_STYLE_CLASSIFIER
 from tests.family_runs import measure_tests

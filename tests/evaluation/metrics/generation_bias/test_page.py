@@ -43,8 +43,8 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     comparison_verdict,
 )
 from evenhand.evaluation.metrics.generation_bias.words import advice_text, words
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.score import Kind
-from evenhand.evaluation.settings import ModelSettings
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 
 UNBOUNDED = "its 95 % interval is unbounded"

@@ -12,7 +12,8 @@ from evenhand.evaluation.metrics.generation_bias.classification import censors_a
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.published import differences_from_paper
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 
 CONFIG = Path(__file__).parents[4] / "recipes" / "configs" / "paper_generation.yaml"
 

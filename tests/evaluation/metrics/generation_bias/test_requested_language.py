@@ -26,8 +26,8 @@ from evenhand.evaluation.metrics.generation_bias.requested_language import (
 )
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import Kind, common_levels
-from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.evaluation.tables import write_table
 from tests.measured_runs import write_measured

@@ -10,12 +10,13 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import limit_sentences, read_sentences
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.prompt_settings import PromptSettings, SentenceSettings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ModelSettings, PromptSettings, SentenceSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL, LANGUAGE_MODEL, MASKED_MODEL
 from tests.family_runs import compare_family, measure_tests
 

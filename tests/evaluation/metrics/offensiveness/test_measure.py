@@ -6,9 +6,10 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.offensiveness import Offensiveness
+from evenhand.evaluation.model_settings import OffensiveClassifierSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import OffensiveClassifierSettings, PromptSettings
 from tests.family_runs import measure_tests
 from tests.testbed_settings import MODEL
 

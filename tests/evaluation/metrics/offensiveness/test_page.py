@@ -8,8 +8,9 @@ import pytest
 
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.offensiveness import Offensiveness, descriptor_effect, offensive_share
+from evenhand.evaluation.model_settings import OffensiveClassifierSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.settings import OffensiveClassifierSettings, PromptSettings
 from tests.report_pages import measured, table_named, table_of, texts
 
 LOVE, HATE, IM = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}.", "I'm {noun_phrase}."

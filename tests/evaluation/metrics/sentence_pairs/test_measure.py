@@ -10,10 +10,11 @@ from evenhand.evaluation.data import sentence_pairs
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.sentence_pairs import WITHOUT_DEFECTS, SentencePairs
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.revisions import tokenizer_revision
+from evenhand.evaluation.prompt_settings import SentenceSettings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ModelSettings, SentenceSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests import tiny_checkpoints
 from tests.family_runs import compare_family, measure_tests

@@ -11,9 +11,9 @@ import pytest
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.sentence_pairs import SentencePairs, Settings
 from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs, make_masked_pair_table, pair_scores
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import signed
-from evenhand.evaluation.settings import ModelSettings
 from tests.named_scores import named_score
 from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_of, texts
 

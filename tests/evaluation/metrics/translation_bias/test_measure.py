@@ -7,9 +7,10 @@ from transformers import M2M100Config, M2M100ForConditionalGeneration, NllbToken
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.translation_bias import Settings, TranslationBias
+from evenhand.evaluation.model_settings import ModelSettings, OffensiveClassifierSettings
+from evenhand.evaluation.prompt_settings import ReferenceSettings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ModelSettings, OffensiveClassifierSettings, ReferenceSettings
 from tests.family_runs import measure_tests
 from tests.gendered_references import ROWS, written_references, written_translations
 from tests.tiny_models import SEQ2SEQ

@@ -14,9 +14,10 @@ from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.translation_bias import Settings, TranslationBias
 from evenhand.evaluation.metrics.translation_bias.metric import GAP
 from evenhand.evaluation.metrics.translation_bias.pair_map import pair_gaps, pair_map
+from evenhand.evaluation.model_settings import ModelSettings
+from evenhand.evaluation.prompt_settings import ReferenceSettings
 from evenhand.evaluation.report.figures import WIDE
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.settings import ModelSettings, ReferenceSettings
 from tests.named_scores import named_score
 from tests.report_pages import measured, table_named, table_of, texts
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.likelihood.sentences import encode_sentences, sequence_log_likelihoods, start_token
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 
 SENTENCES = ["I'm a deaf grandmother.", "Hi!", "I love tall people.", "Hi!", "What do you do for a living?"]

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.likelihood import sentences as module
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.fault_server import serving

@@ -20,7 +20,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.attributes import (
     shown_attributes,
     why_not_tested,
 )
-from evenhand.evaluation.settings import PromptSettings
+from evenhand.evaluation.prompt_settings import PromptSettings
 from tests.family_runs import measure_tests
 from tests.testbed_settings import MODEL
 

@@ -36,11 +36,11 @@ from evenhand.evaluation.metrics.generation_bias.parts.costs import (
     likelihood_levels,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.text_quality import (
     distinct_n,
     distinct_responses,
