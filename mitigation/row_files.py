@@ -114,7 +114,7 @@ def text_rows(base: DialogueModel, rows: Dataset, messages: Mapping[str, Sequenc
     if base.kind != "chat":
         prompts = close_reasoning(list(rows[PROMPT]), base.reasoning)
         return Dataset.from_dict({PROMPT: prompts, COMPLETION: texts, COMPLETION_CUT: is_cut})
-    fixed = {key: value for key, value in template_arguments(base.tokenizer).items() if not callable(value)}
+    fixed = {key: value for key, value in template_arguments(base.tokenizer).items() if key != "chat_template"}
     return Dataset.from_dict(
         {
             PROMPT: [list(messages[text]) for text in rows[PROMPT]],

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # The date in templates that write one, so that responses do not depend on the day of the run. It is the default of
 # Llama 3.1's template.
 TEMPLATE_DATE = date(2024, 7, 26)
+DIRECTIVE = re.compile(r"%-?[aAbBcdeHIjmMpSuUwWxXyY]\b")  # of `strftime`
 MAX_SECONDS = 10.0  # of computing, for one rendering
 
 
@@ -185,15 +186,24 @@ def merge_system_message(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]
     return [{**user, "content": f"{system['content']}\n{user['content']}"}, *rest]
 
 
-def template_arguments(tokenizer: "PreTrainedTokenizerBase") -> dict[str, Any]:
+def template_arguments(tokenizer: "PreTrainedTokenizerBase") -> dict[str, bool | str]:
     """Return the arguments of `apply_chat_template` that turn off reasoning and, if it writes a date, fix it."""
     # Reasoning would use up max_new_tokens. Templates without this choice ignore the argument.
-    arguments: dict[str, Any] = {"enable_thinking": False}
-    if writes_date(tokenizer):  # `strftime_now` is transformers' function, in place of which the template calls this
-        arguments |= {"strftime_now": TEMPLATE_DATE.strftime, "date_string": f"{TEMPLATE_DATE:%d %b %Y}"}
+    arguments: dict[str, bool | str] = {"enable_thinking": False}
+    template = tokenizer.get_chat_template()
+    if "date_string" in template:  # Llama 3
+        arguments["date_string"] = f"{TEMPLATE_DATE:%d %b %Y}"
+    if "strftime_now" in template:
+        arguments["chat_template"] = fixed_strftime(template) + template
     return arguments
 
 
-def writes_date(tokenizer: "PreTrainedTokenizerBase") -> bool:
-    """Return whether a chat template writes the date (Llama 3, Mistral, gpt-oss)."""
-    return any(name in str(tokenizer.chat_template) for name in ("strftime_now", "date_string"))
+def fixed_strftime(template: str) -> str:
+    """Return a beginning for a chat template: its calls of `strftime_now` write TEMPLATE_DATE.
+
+    It is a macro in place of transformers' function, and replaces the directives, such as %d, that the template has.
+    """
+    directives = sorted(DIRECTIVE.findall(template))
+    steps = "".join(f"|replace('{name}', '{TEMPLATE_DATE.strftime(name)}')" for name in dict.fromkeys(directives))
+    # Jinja trims the newline after a block, so that the template itself still begins a line.
+    return f"{{% macro strftime_now(form) %}}{{{{ form{steps} }}}}{{% endmacro %}}\n"

@@ -475,15 +475,15 @@ def test_maps_are_exported_with_a_card_that_answers_as_measured(checkpoint, argu
     assert answer != join_batches(plain.respond(prompts))["response"][0]
 
 
-def test_the_card_of_a_template_with_a_date_writes_the_day_of_the_measurement(tmp_path, monkeypatch):
+@pytest.mark.parametrize("variable", ["date_string", "day"])
+def test_the_card_of_a_template_with_a_date_writes_the_day_of_the_measurement(variable, tmp_path, monkeypatch):
     """By the day of use, or without a day, the answer would be another."""
 
     def checkpoint(folder):
         tiny_checkpoints.llama(folder)
-        file = folder / "chat_template.jinja"
-        template = file.read_text() if file.exists() else tiny_checkpoints.CHAT_ON_A_DAY
-        day = "{% set form = '%d %b %Y' %}" + template.replace("strftime_now('%d %b %Y')", "strftime_now(form)")
-        file.write_text(day.replace("date_string", "day"))
+        template = tiny_checkpoints.CHAT_ON_A_DAY.replace("date_string", variable)
+        day = "{% set form = '%d ' ~ '%b %Y' %}" + template.replace("strftime_now('%d %b %Y')", "strftime_now(form)")
+        (folder / "chat_template.jinja").write_text(day)
         return folder
 
     tuned = tuning(tmp_path, checkpoint)
@@ -499,13 +499,12 @@ def test_the_card_of_a_template_with_a_date_writes_the_day_of_the_measurement(tm
 
 def test_the_card_of_an_adapter_computes_in_the_precision_that_was_measured(tmp_path, monkeypatch):
     def checkpoint(folder):
-        return tiny_checkpoints.qwen(folder)
+        model = AutoModelForCausalLM.from_pretrained(tiny_checkpoints.qwen(folder), dtype=torch.bfloat16)
+        model.save_pretrained(folder)
+        return folder
 
     tuned = tuning(tmp_path, checkpoint)
-    AutoModelForCausalLM.from_pretrained(tmp_path / "base", dtype=torch.bfloat16).save_pretrained(tmp_path / "base")
-    facts = json.loads((tuned / "adapter" / "evenhand.json").read_text())
     write_run(tmp_path / "train", "measure", model={"name": "../base", "dtype": "float32"})
-    assert facts["base"] == "../../base"
     export(ExportSettings(tuning=tuned, merge=False, output_dir=tmp_path / "exported"))
     folder = tmp_path / "exported" / "model"
     card = (folder / "README.md").read_text()
