@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
@@ -83,6 +83,7 @@ def weights_sha256(model: "torch.nn.Module") -> str:
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    module: Any
     for name, module in model.named_modules():
         if isinstance(getattr(module, "disable_adapters", None), bool):  # PEFT's layers; a model has a method
             acting = () if module.disable_adapters else tuple(module.active_adapters)
