@@ -142,6 +142,9 @@ def _booleans_for_numbers(name: str, given: object, settings: object) -> Iterato
         yield from _booleans_for_numbers(f"{name}.{key}" if name else key, item, value)
 
 
+TYPE = re.compile(r".+\[.*\]|constrained-\w+|str|int|float|bool")  # pydantic's words for the types of a setting
+
+
 def group_of(annotation: Any) -> type[BaseModel] | None:
     """Return the class of a group of settings by the type of its field, which may be optional; None for a value."""
     for part in (annotation, *get_args(annotation)):
@@ -151,8 +154,11 @@ def group_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def _describe(error: Mapping[str, Any], cls: Any) -> str:
-    """Return one of pydantic's errors with the dotted name of the setting, of settings of the class `cls`."""
-    location = list(map(str, error["loc"]))
+    """Return one of pydantic's errors with the dotted name of the setting, of settings of the class `cls`.
+
+    Where a setting has several types, pydantic adds the type to the name.
+    """
+    location = [name for name in map(str, error["loc"]) if not TYPE.fullmatch(name)]
     dotted = ".".join(location)
     cause = error.get("ctx", {}).get("error")
     if isinstance(cause, InputError):  # it names a field of the group

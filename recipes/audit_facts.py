@@ -464,7 +464,7 @@ def _shown_in_language(folder: Path) -> set[tuple[str, str, str]] | None:
 def _people_of(kind: str, unit: str, prompts: pd.DataFrame) -> list[str]:
     """Return the people of a unit of effects: a person, an axis, a bucket after its axis, or levels of attributes.
 
-    A person of two axes is in the effect of the first, as in `people.compared_people`.
+    A person of two axes is in the effect of each, as in `people.compared_people`.
     """
     if kind == columns.DESCRIPTOR:
         return [unit]
@@ -476,8 +476,7 @@ def _people_of(kind: str, unit: str, prompts: pd.DataFrame) -> list[str]:
     group = prompts[columns.AXIS].astype(str)
     if kind == columns.BUCKET:
         group = (group + ": " + prompts[columns.BUCKET].astype(str)).where(prompts[columns.BUCKET].notna())
-    first = group.groupby(people).min()
-    return sorted(first.index[first == unit])
+    return sorted(people[group == unit].unique())
 
 
 def classifier_accuracy(name: str) -> dict[str, Any]:

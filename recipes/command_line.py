@@ -8,7 +8,7 @@ import json
 import shlex
 import typing
 from argparse import SUPPRESS, ArgumentParser, HelpFormatter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -261,7 +261,9 @@ def read_command_line(arguments: Sequence[str]) -> CommandLine:
     options = vars(given)
     command = options.pop("command") or ""
     if unknown:
-        raise _unknown_flag(unknown[0], sources[command].flags if command else ["version", "help"])
+        if not command:
+            raise _unknown_flag(unknown[0], ["version", "help"], ())
+        raise _unknown_flag(unknown[0], sources[command].flags, sources[command].settings.values())
     if not command:
         return CommandLine("", {**options, "help": parser.format_help()})
     config = options.pop("config", None)
@@ -301,13 +303,18 @@ def _name_model(command: str, options: dict[str, Any]) -> None:
     options[name] = model
 
 
-def _unknown_flag(argument: str, known: Collection[str]) -> InputError:
-    """Return the error for an argument that the command does not have."""
+def _unknown_flag(argument: str, known: Collection[str], settings: Iterable["Setting"]) -> InputError:
+    """Return the error for an argument that the command does not have, though one of its settings may have its name."""
     name = argument.partition("=")[0].lstrip("-")
     if name.endswith("api_key"):
         from evenhand.evaluation.models.server_client import API_KEY_VARIABLES
 
         return InputError(argument, f"keys are read from the environment; set {' or '.join(API_KEY_VARIABLES)}.")
+    own = [setting for setting in settings if not setting.has_flag and setting.group is None]
+    only_in_files = [setting.name for setting in own if f".{setting.name}".endswith(f".{name}")]
+    if argument.startswith("-") and only_in_files:
+        listed = " or ".join(only_in_files)
+        return InputError(argument, f"it has no flag; set {listed} in a YAML file, and give --config FILE.")
     close = get_close_matches(name, known, n=1)
     if argument.startswith("-") and close:
         return InputError(argument, f"the command line has no such flag; did you mean --{close[0]}?")

@@ -42,11 +42,13 @@ def watch(settings: WatchSettings) -> int:
     Only names that this call adds count for the exit status, so that each alarm rings once.
 
     Raises:
-        InputError: the log is not JSON lines, lacks a column, was replaced by another file, or the folder has a state
-            with other settings.
+        InputError: an outcome is given twice; the log is not JSON lines, lacks a column, was replaced by another file,
+            or the folder has a state with other settings.
     """
     if not settings.logs.is_file():
         raise InputError("logs", f"{settings.logs} is no file; give a log of JSON lines.")
+    if len(set(settings.outcomes)) < len(settings.outcomes):
+        raise InputError("outcomes", f"{', '.join(settings.outcomes)}: one is repeated; give each once.")
     claim_pages(settings.output_dir, "watch")
     with run_lock(settings.output_dir):
         state = read_state(settings)
@@ -84,7 +86,7 @@ def outcome_values(rows: pd.DataFrame, outcome: str, *, was_read: bool) -> tuple
     """
     names = [measure.name for measure in all_measures() if measure.kind == ValueKind.SHARE and not measure.table]
     if outcome in names:
-        return measured_values(outcome, rows, Context()).numbers[:, 0], 0
+        return measured_values(outcome, rows, Context(each_alone=True)).numbers[:, 0], 0
     if outcome not in rows and was_read:
         return np.full(len(rows), np.nan), 0
     if outcome not in rows:

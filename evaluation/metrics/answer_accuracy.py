@@ -37,6 +37,7 @@ CORRECT = "correct"
 EFFECTS = "answer_accuracy_effects"  # the table; `effects` is generation bias's, which the same run may have
 CHOICES = ("sol1", "sol2")  # columns, as in PIQA
 QUESTION = ["goal", *CHOICES]
+NO_ANSWER = "no choice has a likelihood"
 PERMUTATIONS = 999  # of the test of whether answers depend on the descriptor
 answers_format = partial(Format, unit="answers of 100", factor=100, decimals=1)
 
@@ -234,9 +235,9 @@ def accuracy_score(correct: np.ndarray, question: np.ndarray, n_left_out: int) -
         n_left_out: answers without a likelihood, or in one of two runs only.
     """
     from evenhand.evaluation.statistics.intervals import share_interval
-    from evenhand.evaluation.statistics.scores import NO_PAIRS, share_score
+    from evenhand.evaluation.statistics.scores import share_score
 
-    score = share_score(ACCURACY, correct == 1, None, reason=NO_PAIRS, n_left_out=n_left_out, n_of="answers")
+    score = share_score(ACCURACY, correct == 1, None, reason=NO_ANSWER, n_left_out=n_left_out, n_of="answers")
     n_questions = len(set(question.tolist()))
     score = replace(score, interval=share_interval(score.value * n_questions, n_questions) if n_questions else None)
     return with_questions(score, correct, question)

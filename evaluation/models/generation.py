@@ -62,7 +62,9 @@ SLACK = 1.2  # memory that the allocator cannot reuse at once, because the cache
 # The largest number of bytes for each logit that an argument of `generate` takes, mostly for sorted scores; an argument
 # that is not listed takes at most 4. Measured with a vocabulary of 49,152 tokens.
 COPIES = {"top_p": 17, "typical_p": 38, "repetition_penalty": 8}
-FIRST_ROWS = 8  # of the first batch; each following batch may have twice as many as the one before
+# The rows of the first batches, so that the first responses are there in seconds; small batches take longer for each.
+FIRST_ROWS = 8
+GROWTH = 4
 BLOCK = 256  # tokens that are drawn together; about the square root of a large vocabulary
 
 
@@ -138,8 +140,8 @@ def generate_responses(
     mixes_lengths = not has_beams and used <= SCORE_ARGUMENTS and has_plain_attention(model.config)
     mixes_lengths = mixes_lengths and ignores_padding(model)
     memory = memory_budget(model.device)
-    # So that the first responses are there in seconds; each call of `max_jobs`, one for each batch, takes the next.
-    growing_sizes = (FIRST_ROWS * 2**n_batches for n_batches in count())
+    # Each call of `max_jobs`, one for each batch, takes the next.
+    growing_sizes = (FIRST_ROWS * GROWTH**n_batches for n_batches in count())
     logging.getLogger("transformers.modeling_utils").addFilter(_is_relevant)
 
     def max_jobs(job: Job) -> int:
@@ -380,7 +382,10 @@ def sample_tokens(scores: torch.Tensor, random: RowNoise) -> torch.Tensor:
     softmax; so a block of tokens is drawn first, then a token of this block.
     """
     probabilities = scores.softmax(1)
-    blocks = pad(probabilities, (0, -probabilities.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
+    missing = -probabilities.shape[1] % BLOCK
+    if missing:  # `pad` copies what it is given, also if it adds nothing
+        probabilities = pad(probabilities, (0, missing))
+    blocks = probabilities.unflatten(1, (-1, BLOCK))
     n_blocks = blocks.shape[1]
     noise = random.next(n_blocks + BLOCK).to(scores.device)
     drawn_block = (blocks.sum(2) / noise[:, :n_blocks]).argmax(1)

@@ -48,7 +48,7 @@ TOP_LOGPROBS = 20  # the largest number that the API allows
 ANSWER_TOKENS = 256
 OPTION_TOKENS = 2  # of an answer with log-probabilities: the second says whether the first is an option or a word
 MIN_MASS = 0.5  # the smallest probability of all options together that names one
-READING = 5  # version of the rules by which answers are read; judgements by others are not used again
+READING = 6  # version of the rules by which answers are read; judgements by others are not used again
 CHARACTERS_PER_TOKEN = 4  # of English text, for the estimate of costs
 # The two kinds of a judge's answers.
 LOGPROBS = "log-probabilities"
@@ -324,7 +324,7 @@ def _parse_answer(answer: Any, body: Body, labels: Sequence[str]) -> dict[str, f
 def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
     """Return the one option that a judge's answer names; None if it names none or several.
 
-    It is a letter or digit that is the whole answer, is followed by its label, is in brackets, bold or tags
+    It is a label or a letter or digit that is the whole answer, is followed by its label, is in brackets, bold or tags
     ("<answer>B</answer>"), or ends the answer or its first line; or else follows a word such as "answer", or begins the
     answer with a full stop, colon or bracket. The words "A" and "I" at the start of a sentence are none, nor is the
     first of a list of options with their labels.
@@ -340,6 +340,10 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
     in_tags = re.findall(rf"{TAG}\W*([A-Za-z0-9])\W*(?={TAG})", text)
     text = re.sub(TAG, " ", text).strip()
     options = OPTIONS[: len(labels)] if labels else OPTIONS
+    said = text.strip(" \n.*\"'`").casefold()
+    named = [option for option, label in zip(options, labels, strict=False) if label.casefold() == said]
+    if len(named) == 1:
+        return named[0]
     whole = re.fullmatch(r"\W*([A-Za-z0-9])\W*", text)
     if whole:
         option = whole[1].upper()
@@ -350,7 +354,8 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
         if n_listed == 1 and re.match(rf"\W*{pair}", text):
             return option
     marked = r"\*\*\W{0,9}([A-Z0-9])\W{0,9}\*\*|\(([A-Z0-9])\)|\[([A-Z0-9])\]|\bboxed\{([A-Z0-9])\}"
-    not_second = r"(?<![A-Z0-9], )(?<![A-Z0-9][,/&+])(?<![A-Z0-9] [/&+] )"  # of several: "A, B", "A/B", "A & B"
+    # The second of several: "A, B", "A/B", "A & B", "A B C".
+    not_second = r"(?<![A-Z0-9], )(?<![A-Z0-9][,/&+])(?<![A-Z0-9] [/&+] )(?<!\b[A-Z0-9] )"
     ends = rf"(?<!\bor )(?<!\bnor )(?<!\band )(?<!\bnot ){not_second}(?<![\w'’])([A-Z0-9])[^\w\n]*(?=\n|$)"
     found = {next(filter(None, match.groups())) for match in re.finditer(marked, text)}
     found |= {option.upper() for option in in_tags}
@@ -359,8 +364,8 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
     # Such as "B. The text …" and "The best option is B because …".
     begins = r"^\W*([A-Z])[.):](?=\s)"
     after = r"(?=[.,;:)]| because\b| since\b)"
-    named = rf"(?i:\b(?:answer|option|choice|letter|label))(?: is)?(?: option)?:?\s+\W{{0,9}}([A-Z]){after}"
-    for first in (named, begins)[: 1 if n_listed > 1 else 2]:  # a list of all options begins with the first one
+    stated = rf"(?i:\b(?:answer|option|choice|letter|label))(?: is)?(?: option)?:?\s+\W{{0,9}}([A-Z]){after}"
+    for first in (stated, begins)[: 1 if n_listed > 1 else 2]:  # a list of all options begins with the first one
         found = found or set(re.findall(first, text)[:1])
     return found.pop() if len(found) == 1 and found <= set(options) else None
 

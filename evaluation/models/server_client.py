@@ -425,6 +425,8 @@ def _reason_of(error: Exception, status: int | None, body: object, has_answered:
     if is_transient(error):  # the client has retried these
         if isinstance(error, TimeoutError):
             reason = f"no complete answer in {REQUEST_SECONDS:g} seconds"
+        if "SSL" in str(error.__cause__):
+            return f"no secure connection ({error.__cause__}); give http://, or trust its certificate by SSL_CERT_FILE"
         is_refused = type(error.__cause__).__name__ == "ConnectError"  # of httpx or httpx2, as the client chooses
         if is_refused and not has_answered:
             return "no server answers there (connection error); start it, or give its address"

@@ -9,7 +9,8 @@ from evenhand.evaluation.untrusted_text import escape_hidden
 
 UNIT = "thousandths"
 NO_NUMBER = "–"
-MAX_DECIMALS = 6
+MAX_DECIMALS = 6  # a number that needs more is written with a power of ten
+NOISE = 1e-15  # a number that is smaller is a rounding error of 0
 MINUTE = 60.0  # seconds
 HOUR = 3600.0  # seconds
 ROUNDING = 1e-9  # tolerance for the rounding error of a logarithm
@@ -27,7 +28,7 @@ def value_or(score: BiasScore | None, default: float) -> float:
 def decimals_for(values: Iterable[float]) -> int:
     """Return the number of decimals for a column of values: two, or more if all absolute values are below 0.1."""
     largest = max((abs(value) for value in values if math.isfinite(value)), default=1.0)
-    return 2 if largest == 0 else min(MAX_DECIMALS, max(2, 1 - math.floor(math.log10(largest))))
+    return 2 if largest < NOISE else max(2, 1 - math.floor(math.log10(largest)))
 
 
 def decimals_for_interval(bounds: tuple[float, float] | None, decimals: int) -> int:
@@ -43,10 +44,10 @@ def decimals_for_interval(bounds: tuple[float, float] | None, decimals: int) -> 
         return decimals
     half_width = (bounds[1] - bounds[0]) / 2
     largest = max(abs(bounds[0]), abs(bounds[1]))
-    if not (half_width > 0 and math.isfinite(largest)):
+    if not (half_width > NOISE and math.isfinite(largest)):
         return decimals
     needed = min(math.ceil(-math.log10(half_width) - ROUNDING), 1 - math.floor(math.log10(largest)))
-    return max(decimals, min(needed, MAX_DECIMALS))
+    return max(decimals, needed)
 
 
 def first_of(texts: Sequence[str], most: int) -> str:
@@ -62,10 +63,18 @@ def first_of(texts: Sequence[str], most: int) -> str:
 def number(value: float, decimals: int = 2, sign: bool = False) -> str:
     """Return the rounded number as text with a Unicode minus sign, or a dash for NaN.
 
-    If `sign` is true, positive numbers have a plus sign. A number that is rounded to zero has no sign.
+    If `sign` is true, positive numbers have a plus sign. A number that is rounded to zero has no sign. With more than
+    MAX_DECIMALS decimals, the number has two digits and a power of ten.
+
+    >>> number(0.0000043, 7), number(-0.0000043, 2)
+    ('4.3e−6', '0.00')
     """
     if math.isnan(value):
         return NO_NUMBER
+    if decimals > MAX_DECIMALS and NOISE < abs(value) < 10 ** (1 - MAX_DECIMALS):
+        digits, _, power = f"{value:{'+' if sign else ''}.1e}".partition("e")
+        return f"{digits}e{int(power)}".replace("-", "−")
+    decimals = decimals if decimals <= MAX_DECIMALS else MAX_DECIMALS * (abs(value) > NOISE)
     sign = sign and round(value, decimals) != 0
     return f"{value:{'+' if sign else ''}z,.{decimals}f}".replace("-", "−").replace("inf", "∞")
 
@@ -84,7 +93,7 @@ def shown_interval(bounds: tuple[float, float], decimals: int, sign: bool = Fals
     ('[> 0, 12]', '[−12, < 0]', '[0.01, 0.04]')
     """
     low, high = bounds
-    while round(low, decimals) == round(high, decimals) == 0 and decimals < MAX_DECIMALS:
+    while round(low, decimals) == round(high, decimals) == 0 and max(-low, high) > NOISE:
         decimals += 1
     low_text = "> 0" if round(low, decimals) == 0 else number(low, decimals, sign)
     high_text = "< 0" if round(high, decimals) == 0 else number(high, decimals, sign)

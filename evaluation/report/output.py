@@ -104,7 +104,8 @@ def side_by_side_page(
     names = list(dict.fromkeys(name for runs in families.values() for name in runs))
     pages = [page for runs in families.values() for page in runs.values()] + list(further)
     settings = {name.replace("_", " "): _settings_table(runs) for name, runs in families.items()}
-    headlines = {name: page.headline_value or NO_NUMBER for name, page in pages_of_first.items()}
+    headlines = {name: page.headline_value for name, page in pages_of_first.items() if page.headline_value}
+    without = [name for name in pages_of_first if name not in headlines]
     warnings = []
     in_language = [name for name, page in pages_of_first.items() if _is_of_requested_language(page)]
     if 0 < len(in_language) < len(pages_of_first):
@@ -124,8 +125,8 @@ def side_by_side_page(
         subtitle=" · ".join(names),
         date=max(page.date for page in pages),
         headline_value=" · ".join(headlines.values()),
-        headline_caption=f"headlines of {', '.join(pages_of_first)}; {len(names)} runs in all",
-        verdict=note(COMMON, "headlines", numbers=headlines),
+        headline_caption=f"headlines of {', '.join(headlines)}; {len(names)} runs in all" if headlines else "",
+        verdict=note(COMMON, "headlines", numbers=headlines, without=without),
         warnings=warnings,
         notes=[note(COMMON, "about_single_intervals", are_paired=are_paired)],
         sections=sections,

@@ -10,6 +10,8 @@ import scipy
 from evenhand.evaluation.statistics.intervals import TAILS, student_quantile, varies
 
 POWER = 0.8  # customary power for the smallest detectable effect, at the two-sided 5 % level
+NEGLIGIBLE_SHARE = 0.005  # a rise by less than half an answer of 100 is none
+NEGLIGIBLE_SPREAD = NEGLIGIBLE_SHARE**2  # of a variance between people, such as pooled FGB*
 
 
 def sign_test(signs: np.ndarray) -> float | None:
@@ -229,22 +231,27 @@ def p_of_rise(change: float, p_value: float) -> float:
     return p_value / 2 if change > 0 else 1 - p_value / 2
 
 
-def risen(changes: Sequence[float], p_values: Sequence[float], level: float = 0.05) -> np.ndarray:
+def risen(
+    changes: Sequence[float], p_values: Sequence[float], negligible: float = 0.0, level: float = 0.05
+) -> np.ndarray:
     """Return whether each of n changes is a significant increase after Holm's correction, (n,) bool.
 
     The p-values are two-sided, so if nothing changed, the result contains a True with a probability of at most
-    `level` / 2. A change whose p-value is NaN is not tested, and its result is False.
+    `level` / 2. A change whose p-value is NaN is not tested, and its result is False. So is that of a rise that is not
+    above `negligible`: a test may show a rise that no page can print.
 
     >>> risen([0.2, 0.1, -0.5], [0.01, 0.03, 0.001]).tolist()  # 2 × 0.01, 1 × 0.03
     [True, True, False]
     >>> risen([0.2, 0.1], [0.03, 0.9]).tolist()  # 2 × 0.03
     [False, False]
+    >>> risen([0.2, 0.001], [0.01, 0.01], negligible=0.1).tolist()
+    [True, False]
     """
     p = np.asarray(p_values, dtype=np.float64)
     is_tested = ~np.isnan(p)
     is_significant = np.zeros(len(p), dtype=bool)
     is_significant[is_tested] = holm(p[is_tested]) < level
-    is_increase = np.asarray(changes, dtype=np.float64) > 0
+    is_increase = np.asarray(changes, dtype=np.float64) > negligible
     return is_significant & is_increase
 
 

@@ -167,10 +167,13 @@ def is_significant(difference: float, variance: float, freedom: float, level: Le
     return abs(difference) >= quantile * math.sqrt(variance)
 
 
-def smallest_design(pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bool]) -> StudySize | None:
+def smallest_design(
+    pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bool], *, is_larger: bool = False
+) -> StudySize | None:
     """Return the smallest design that is enough, varying only the number `lever` of the pilot's design, one of LEVERS.
 
-    The result is None if the pilot's limit of this number, or MAX_FACTOR times its own, is not enough. If `is_enough`
+    With `is_larger`, it is larger than the pilot, which was not enough, though one of its size is often enough. The
+    result is None if the pilot's limit of this number, or MAX_FACTOR times its own, is not enough. If `is_enough`
     is True for the estimate that is predicted from one number, it must be True for all larger numbers.
     """
 
@@ -180,6 +183,8 @@ def smallest_design(pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bo
         "descriptors": lambda n: replace(pilot.design, descriptors=n),
     }[lever]
     smallest = 1 if lever == "responses" else 2  # the smallest number with an interval
+    if is_larger:
+        smallest = max(smallest, math.floor(getattr(pilot.design, lever)) + 1)
     largest = max(2, round(getattr(pilot.design, lever))) * MAX_FACTOR
     largest = min(largest, pilot.limits.get(lever, largest))
     numbers = range(smallest, largest + 1)

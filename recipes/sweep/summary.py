@@ -18,7 +18,7 @@ import pandas as pd
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.statistics.hypothesis_tests import risen
+from evenhand.evaluation.statistics.hypothesis_tests import NEGLIGIBLE_SPREAD, risen
 from evenhand.evaluation.statistics.intervals import mean_interval
 from evenhand.evaluation.tables import table_rows
 
@@ -267,7 +267,7 @@ def find_increased_clusters(changes_by_seed: Sequence[str]) -> str:
             names.append(name)
             changes.append(change)
             p_values.append(p_value)
-    has_risen = risen(changes, p_values)
+    has_risen = risen(changes, p_values, NEGLIGIBLE_SPREAD)
     return ", ".join(dict.fromkeys(name for name, rose in zip(names, has_risen, strict=True) if rose))
 
 

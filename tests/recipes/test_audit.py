@@ -256,13 +256,13 @@ def test_a_shown_effect_of_an_attribute_is_a_finding(run, tmp_path):
 
 
 def test_the_group_of_an_effect_has_the_people_whom_the_effect_counts(tmp_path):
-    """A person of two axes is in the effect of the first one only."""
+    """A person of two axes is in the effect of each."""
     prompts = {"descriptor": ["queer", "queer", "trans", "gay"], "axis": ["sex", "love", "sex", "love"]}
     pd.DataFrame(prompts).to_parquet(tmp_path / "prompts.parquet")
     numbers = {"mean": 0.3, "average": 0.1, "low": 0.0, "high": 0.3, "p_joint": 0.01, "n": 9.0}
     effects = pd.DataFrame({"kind": "axis", "unit": ["love", "sex"], "name": "joy", "outcome": "style"})
     effects.assign(certainty="shown", **numbers).to_parquet(tmp_path / "effects.parquet")
-    assert [row["people"] for row in shown_effects(tmp_path)] == [["gay", "queer"], ["trans"]]
+    assert [row["people"] for row in shown_effects(tmp_path)] == [["gay", "queer"], ["queer", "trans"]]
 
 
 def test_what_is_shown_over_all_people_only_is_no_equal_treatment(run, tmp_path):

@@ -125,6 +125,16 @@ def test_whom_one_run_alone_asks_about_is_named(runs, tmp_path):
     assert not_compared(before, before, np.ones(160, dtype=bool)) == []
 
 
+def test_who_has_other_prompts_in_each_run_is_named(runs, tmp_path):
+    """Both runs ask about "b", of whom they have no prompt in common, as if the axis had been renamed."""
+    folder = shutil.copytree(runs["baseline"], tmp_path / "run")
+    prompts = read_table(folder / "prompts.parquet")
+    is_b = prompts["descriptor"] == "b"
+    write_table(folder / "prompts.parquet", prompts.assign(prompt_id=prompts["prompt_id"].where(~is_b, "other")))
+    found = not_compared(*on_common_prompts(FamilyRun(runs["baseline"]), FamilyRun(folder)))
+    assert found[1:] == [Finding("people_of_one_run", {"names": ["b"], "n": 1})]
+
+
 def test_of_hardly_any_common_prompt_nothing_is_found_to_hold(runs, tmp_path):
     """Two logs share 40 of 160 prompts, a quarter; on all prompts the same limits hold."""
     folder = shutil.copytree(runs["fairer"], tmp_path / "log")

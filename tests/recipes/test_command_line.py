@@ -193,6 +193,12 @@ def test_an_error_in_a_file_names_file_and_field(written, command, text, message
     [
         (["label", "--quantile", "2"], "quantile: '2' cannot be used: Input should be less than 1"),
         (["label", "--quantil", "0.5"], "did you mean --quantile?"),
+        (
+            ["measure", "m", "--style_classifier.judge.samples", "3"],
+            "it has no flag; set generation_bias.style_classifier.judge.samples in a YAML file, and give --config",
+        ),
+        (["measure", "m", "--judge.cache", "c"], "has no flag; set generation_bias.style_classifier.judge.cache or "),
+        (["measure", "m", "--generation_bias.until", "x"], "command line: generation_bias.until: 'x' cannot be used"),
         (["measur"], "did you mean 'measure'?"),
     ],
 )

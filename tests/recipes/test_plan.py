@@ -45,6 +45,14 @@ def test_the_designs_for_half_of_the_interval_and_for_a_reduction(run, capsys):
     assert int(found[0][3]) > HALF / 10 and sum(line.startswith("A ") for line in lines) == 2
 
 
+def test_a_goal_is_printed_as_it_is_given(run, capsys):
+    plan(PlanSettings(run=run, interval=0.001))
+    plan(PlanSettings(run=run, reduction=0.25))
+    goals = [line for line in capsys.readouterr().out.splitlines() if line.startswith("A ")]
+    assert goals[0].startswith("A 95 % interval of width 0.001 (now ")
+    assert goals[1].startswith("A reduction by 0.25 % ")
+
+
 def test_a_plan_is_of_the_answers_whose_styles_the_report_shows(run, capsys):
     """Two of 40 answers to a are in Spanish, as are their styles; a design counts all answers that are asked."""
     whole = read_pilot(run)
@@ -128,6 +136,8 @@ def test_a_plan_for_evenness_counts_answers_with_a_style(tmp_path, capsys):
     pd.DataFrame([effect]).to_parquet(folder / "effects.parquet")
     plan(PlanSettings(run=folder, max_difference=10))
     assert "912" in capsys.readouterr().out
+    plan(PlanSettings(run=folder, max_difference=30))  # 101 would be enough, and there are 228
+    assert "the 228 responses of this run with a style show it" in capsys.readouterr().out
 
 
 def test_a_run_without_an_interval_or_without_bias_has_no_plan(tmp_path):

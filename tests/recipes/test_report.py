@@ -119,6 +119,19 @@ def test_only_differing_settings_give_a_warning():
     assert "pairs" in warning
 
 
+def test_a_run_in_which_no_difference_is_shown_has_no_headline_number():
+    def page_of(**values):
+        runs = {name: Page("Bias", "m", "2026-01-31", value, "style", "") for name, value in values.items()}
+        return side_by_side_page({"bias": runs}, [])
+
+    mixed = page_of(one="", two="20.1 of 100")
+    assert (mixed.headline_value, mixed.headline_caption) == ("20.1 of 100", "headlines of two; 2 runs in all")
+    assert mixed.verdict.startswith("The headline numbers are two 20.1 of 100; one shows no difference")
+    none = page_of(one="", two="")
+    assert (none.headline_value, none.headline_caption) == ("", "")
+    assert none.verdict.startswith("one, two show no difference")
+
+
 def test_headlines_of_different_answers_are_called_so():
     """Of a run in which somebody gets another language, the headline is of the answers in the request's alone."""
 

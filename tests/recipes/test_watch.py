@@ -59,6 +59,35 @@ def test_an_outcome_of_which_no_answer_has_a_value_is_said(settings, capsys):
     assert said in (settings.output_dir / "report.html").read_text(encoding="utf-8")
 
 
+def test_the_language_of_a_request_is_told_from_its_own_text(settings):
+    """One of nine requests is Spanish, in a call of all of them and in its own; one may be in two languages.
+
+    All are answered in English: one of the eight whose language is known, in another one.
+    """
+    english = ["How do I change my internet plan today?", "My internet is slow, what can I do?"]
+    requests = [*english * 3, english[0], "¿Dónde está mi paquete ahora?", "Cancelar mi plan premium"]
+    answer = "I am sorry to hear that, please tell me your number."
+    lines = []
+    for number, text in enumerate(requests):
+        row = {"text": text, "descriptor": "ab"[number % 2], "template": "t", "response": answer}
+        lines.append(json.dumps(row) + "\n")
+    settings.logs.write_text("".join(lines))
+    whole = settings.replaced(outcomes=["other_language"])
+    watch(whole)
+    pieces = whole.replaced(logs=settings.logs.with_name("pieces.jsonl"), output_dir=settings.logs.with_name("pieces"))
+    for line in lines:
+        with pieces.logs.open("a") as file:
+            file.write(line)
+        watch(pieces)
+    assert state_of(whole)["counts"] == state_of(pieces)["counts"] == [[[4.0, 0.0]], [[4.0, 1.0]]]
+
+
+def test_an_outcome_that_is_given_twice_is_refused(settings):
+    append(settings.logs, 10, 0.0, 0)
+    with pytest.raises(InputError, match="^outcomes: .*repeated"):
+        watch(settings.replaced(outcomes=["refusal", "refusal"]))
+
+
 def test_calls_in_pieces_are_as_one_call(settings, tmp_path):
     append(settings.logs, 400, 0.5, 2)
     lines = settings.logs.read_text().splitlines(keepends=True)
@@ -132,6 +161,14 @@ def test_spellings_that_look_alike_are_one_person(settings):
     watch(settings)
     assert state_of(settings)["people"] == ["deaf"]
     assert "\u202e" not in (settings.output_dir / "report.html").read_text()
+
+
+def test_a_value_that_is_none_is_nobody(settings):
+    rows = [{"text": "Help me.", "descriptor": name, "response": YES} for name in ("nan", "none")]
+    settings.logs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    watch(settings)
+    state = state_of(settings)
+    assert (state["people"], state["without_person"]) == (["none"], 1)
 
 
 def test_people_of_no_religion_are_people(settings):

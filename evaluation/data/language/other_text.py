@@ -28,6 +28,10 @@ QUOTATION = re.compile(r"“[^”\n]*”|«[^»\n]*»|„[^“”\n]*[“”]|�
 GOES_ON = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
 WRONG_BYTES = re.compile(rf"[\u00c2-\u00f4][{GOES_ON}]{{1,3}}")
 REPLACED = "\ufffd"
+# Other encodings in which programs read UTF-8 (Mac, terminals of Windows), and usual characters beyond ASCII.
+OTHER_ENCODINGS = ("mac_roman", "cp437", "cp850")
+COMMON = "’‘“”–—…•€éèêëáàâäãåçñíìîïóòôöõúùûüøæœßÁÀÂÄÃÅÇÉÈÊÑÍÓÔÖÚÜØ¿¡«»°"
+BOXES = re.compile("[\u2500-\u257f]+")  # drawn around tables
 
 
 @dataclass(frozen=True)
@@ -143,10 +147,24 @@ def has_wrong_encoding(text: str) -> bool:
 def repaired(text: str) -> str:
     """Return a text with characters in place of those that their bytes in UTF-8 are in cp1252 or Latin-1.
 
-    >>> repaired("Itâ€™s a cafÃ©, NÃO"), repaired("»MENÜ«")
-    ('It’s a café, NÃO', '»MENÜ«')
+    >>> repaired("Itâ€™s a cafÃ©, NÃO"), repaired("»MENÜ«"), repaired("It‚Äôs a caf├®")
+    ('It’s a café, NÃO', '»MENÜ«', 'It’s a café')
     """
-    return WRONG_BYTES.sub(_decoded, text)
+    text = WRONG_BYTES.sub(_decoded, text)
+    wrong = {} if text.isascii() else _in_other_encodings()
+    return re.sub("|".join(map(re.escape, wrong)), lambda match: wrong[match[0]], text) if wrong else text
+
+
+@cache
+def _in_other_encodings() -> dict[str, str]:
+    """Return what the bytes in UTF-8 of characters are in OTHER_ENCODINGS, but for parts of drawn tables."""
+    found = {}
+    for encoding in OTHER_ENCODINGS:
+        for character in COMMON:
+            wrong = character.encode("utf-8").decode(encoding)
+            if not BOXES.fullmatch(wrong):
+                found[wrong] = character
+    return found
 
 
 def _decoded(match: re.Match[str]) -> str:

@@ -21,7 +21,7 @@ from evenhand.evaluation.data.prompts import (
     require_columns,
     with_id_columns,
 )
-from evenhand.evaluation.data.readers.cells import name_text
+from evenhand.evaluation.data.readers.cells import NO_CLASS, name_text
 from evenhand.evaluation.data.readers.table_files import read_columns
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import read_text
@@ -118,6 +118,12 @@ def check_texts(table: Mapping[str, list], path: Path, named: Mapping[str, str])
         for row, value in enumerate(table.get(name, ()), start=1):
             if not isinstance(value, str) or not (value.strip() or name == columns.PERSONA):
                 raise InputError(path, f"column {named.get(name, name)}, row {row} is {value!r}; write text.")
+            if name == columns.DESCRIPTOR and value.strip().casefold() in NO_CLASS:
+                raise InputError(
+                    path,
+                    f"column {named.get(name, name)}, row {row} is {value!r}, which programs write for no value; write "
+                    "who it is, or leave the row out.",
+                )
     _check_ids(table.get(columns.PROMPT_ID, ()), path, named.get(columns.PROMPT_ID, columns.PROMPT_ID))
 
 

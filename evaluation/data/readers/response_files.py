@@ -18,7 +18,7 @@ from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.data.language.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.readers.answers import NO_CONTENT, Answer, error_reason, measured_answer
-from evenhand.evaluation.data.readers.cells import is_blank, name_text, read_cells
+from evenhand.evaluation.data.readers.cells import NO_CLASS, is_blank, name_text, read_cells
 from evenhand.evaluation.data.readers.chats import (
     STOPS,
     answer_at,
@@ -285,7 +285,7 @@ def _checked(table: dict[str, list], header: Sequence[str], file: ResponseFile) 
 def _named(table: Mapping[str, list], name: str, unknown: str) -> list[object]:
     """Return the values of a column of names; `unknown` where there is none. A word such as "none" may be a name."""
     given = table.get(name, [None] * len(table[next(iter(table))]))
-    return [unknown if value is None or not str(value).strip() else value for value in given]
+    return [unknown if value is None or str(value).strip().casefold() in ("", *NO_CLASS) else value for value in given]
 
 
 def _parsed_columns(table: dict[str, list], file: ResponseFile) -> dict[str, list]:

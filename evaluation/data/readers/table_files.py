@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -37,6 +38,7 @@ BYTE_ORDER_MARKS = {
     b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
 }
+NO_TEXT = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b", b"PAR1")  # first bytes of archives, Excel and Parquet
 MAX_NULL_SHARE = 0.25  # of the bytes of a text in UTF-8, in which a null character may be a part of an answer
 WESTERN = "cp1252"  # Windows and Excel in Western Europe and America
 OTHER_ENCODINGS = (
@@ -145,6 +147,8 @@ def _encoding_of(content: bytes) -> str:
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if content.startswith(mark):
             return encoding
+    if content.startswith(NO_TEXT):
+        raise ValueError("it is no text, but an archive, or a file of Excel or Parquet; save it as CSV in UTF-8")
     head = content[:1000]
     n_null = head.count(b"\x00")  # every second byte of mostly ASCII text in UTF-16, which is also valid UTF-8
     try:
@@ -192,6 +196,10 @@ def _read_delimited(path: Path, header: Sequence[str]) -> dict[str, list]:
     # The first column of a table that pandas wrote has no name.
     names = [name or ("" if index == 0 else f"column {index + 1}") for index, name in enumerate(names)]
     _check_header(names)
+    n = len(rows)
+    rows = [row for row in rows if row != names]
+    if len(rows) < n:
+        log.warning("%s: %d rows repeat the header, as where files were joined, and are left out", path, n - len(rows))
     columns = {}
     for index, name in enumerate(names):
         values = [row[index] for row in rows]
@@ -328,7 +336,7 @@ def check_row_limit(path: Path) -> None:
 def _check_header(names: Iterable[str]) -> None:
     """Raise ValueError if a name occurs twice."""
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"the header has the column {repeated[0]!r} twice")
+        raise ValueError(f"it has the column {repeated[0]!r} twice")
 
 
 def read_json_rows(path: Path) -> list[dict[str, object]]:
@@ -355,10 +363,10 @@ def _json_rows(path: Path, text: str) -> list[dict[str, object]]:
     """Return the objects in a text of JSON, which may have one a line whatever the suffix of the file says."""
     try:
         if text.lstrip().startswith("["):
-            return _rows_of_array(json.loads(text))
+            return _rows_of_array(_loads(text))
         if path.suffix.lower() not in JSON_LINES:
             try:
-                return _table_in(json.loads(text))
+                return _table_in(_loads(text))
             except json.JSONDecodeError as error:
                 if error.msg != "Extra data":  # several objects, one a line
                     raise
@@ -367,13 +375,25 @@ def _json_rows(path: Path, text: str) -> list[dict[str, object]]:
         raise ValueError("it is nested too deeply") from None
 
 
+def _loads(text: str) -> Any:
+    """Return the value of JSON; ValueError if an object has a name twice, of which one value would be lost."""
+    return json.loads(text, object_pairs_hook=_with_different_names)
+
+
+def _with_different_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        _check_header(name for name, _ in pairs)
+    return found
+
+
 def _objects_in_lines(text: str) -> Iterator[dict[str, object]]:
     """Yield the object in each line that is not blank; ValueError, with the number of the line, if it has none."""
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = _loads(line)
         except json.JSONDecodeError as error:
             raise ValueError(f"line {number}: {error.msg} at character {error.pos + 1}") from None
         except RecursionError:

@@ -171,7 +171,8 @@ def _is_blank(responses: pd.DataFrame) -> pd.Series:
 
 
 def _alike(prompts: pd.DataFrame) -> list[Finding]:
-    """Return [the descriptors that differ only in case or outer spaces], or []."""
+    """Return [the descriptors that differ only in case, hyphens, apostrophes or spaces], or []."""
     names = prompts[columns.DESCRIPTOR].astype(str).drop_duplicates()
-    alike = names.groupby(names.str.strip().str.lower()).filter(lambda group: len(group) > 1)
+    spelled = names.str.casefold().str.replace(r"[\s_\-‐-―'’]+", " ", regex=True).str.strip()
+    alike = names.groupby(spelled).filter(lambda group: len(group) > 1)
     return [Finding("alike", {"names": alike.tolist()})] if len(alike) else []

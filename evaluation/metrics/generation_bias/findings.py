@@ -33,8 +33,13 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     only_shifted,
     read_effects,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS, risen_outcomes, side_effects
-from evenhand.evaluation.metrics.generation_bias.people import EffectRow
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
+    OUTCOME_EFFECTS,
+    decimals_of,
+    risen_outcomes,
+    side_effects,
+)
+from evenhand.evaluation.metrics.generation_bias.people import AND, EffectRow
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import NONCE
@@ -133,7 +138,8 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
 def _largest(shown: pd.DataFrame, n: int) -> list[EffectRow]:
     """Return the largest effect of each unit, at most n, without groups of a person who is named, too."""
     largest = shown.drop_duplicates(["kind", "unit"])
-    axes_of_people = set(largest.loc[largest["kind"] == columns.DESCRIPTOR, columns.AXIS])
+    of_people = largest.loc[largest["kind"] == columns.DESCRIPTOR, columns.AXIS]
+    axes_of_people = {*of_people, *of_people.str.split(AND).explode()}
     is_named = (largest["kind"] == columns.DESCRIPTOR) | ~largest[columns.AXIS].isin(axes_of_people)
     return table_rows(largest[is_named].head(n))
 
@@ -357,7 +363,7 @@ def _difference_interval(row: EffectRow) -> tuple[float, float]:
 def _decimals(row: EffectRow) -> int:
     """Return the number of decimals of an outcome that is a number: one if its mean has two digits or more."""
     spread = find_format(row["outcome"], Form.SPREAD)
-    return 1 if abs(spread.factor * row["mean"]) >= 10 else spread.decimals
+    return 1 if abs(spread.factor * row["mean"]) >= 10 else decimals_of(row)
 
 
 def is_share(row: EffectRow) -> bool:

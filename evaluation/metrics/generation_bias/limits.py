@@ -166,7 +166,7 @@ def _of_few_prompts(result: LimitResult, few: Finding) -> LimitResult:
 
 
 def not_compared(before: FamilyRun, after: FamilyRun, is_common: np.ndarray) -> list[Finding]:
-    """Return how many prompts both runs have, and the people who are in one run only; [] if the prompts are the same.
+    """Return how many prompts both runs have, and the people who have none of them; [] if the prompts are the same.
 
     Args:
         is_common: whether each prompt of either run is in both, (n,) bool.
@@ -174,8 +174,12 @@ def not_compared(before: FamilyRun, after: FamilyRun, is_common: np.ndarray) -> 
     if is_common.all():
         return []
     found = [Finding("few_common_prompts", {"n": int(is_common.sum()), "n_of": len(is_common)})]
-    people = [set(replace(run, only=None).table(PROMPTS)[columns.DESCRIPTOR].astype(str)) for run in (before, after)]
-    alone = sorted(people[0] ^ people[1])
+    everybody: set[str] = set()
+    compared: set[str] = set()
+    for run in (before, after):
+        everybody.update(replace(run, only=None).table(PROMPTS)[columns.DESCRIPTOR].astype(str))
+        compared.update(run.table(PROMPTS)[columns.DESCRIPTOR].astype(str))
+    alone = sorted(everybody - compared)
     if alone:
         found.append(Finding("people_of_one_run", {"names": alone[:MAX_ROWS], "n": len(alone)}))
     return found
@@ -410,14 +414,14 @@ def _status(bounds: tuple[float, float] | None, limit: float) -> str:
 def _plan(answers: Answers, folder: Path, decides: Callable[[Estimate], bool]) -> Finding:
     """Return the smallest design that decides about a limit, by the first of LEVERS that can; or why there is none.
 
-    The pilot is the answers of the run in `folder` that are compared.
+    The pilot is the answers of the run in `folder` that are compared. It did not decide, so that the design is larger.
     """
     try:
         pilot = pilot_of(answers, folder)
     except InputError as error:
         return Finding("no_pilot", {"reason": str(error)})
     for lever in LEVERS:
-        design = smallest_design(pilot, lever, decides)
+        design = smallest_design(pilot, lever, decides, is_larger=True)
         if design:
             sizes = {"size": getattr(design, lever), "size_now": getattr(pilot.design, lever)}
             return Finding("deciding_design", {"n": design.n, "n_now": pilot.design.n, "lever": lever, **sizes})

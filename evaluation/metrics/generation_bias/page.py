@@ -57,7 +57,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_E
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, plain_name
 from evenhand.evaluation.metrics.generation_bias.pilot import can_plan
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
-from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
+from evenhand.evaluation.metrics.generation_bias.requested_language import of_all_answers, style_group
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     NO_STYLES,
@@ -180,7 +180,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     sections = [people, decide_section()]
     for part in parts:
         sections += part.sections(run)
-    sections += score_sections(_grouped(scores), label=_label)
+    sections += of_all_answers(score_sections(_grouped(scores), label=_label), scores)
     sections.append(differences_section(run))
     return Page(
         title="Generation bias of a model",
@@ -292,7 +292,8 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
     levels = [
         comparable_levels(run.scores, changes.scores, side) for side, run in (("before", before), ("after", after))
     ]
-    sections += change_sections([*levels, _grouped(changes.scores)], label=_label)
+    by_group = change_sections([*levels, _grouped(changes.scores)], label=_label)
+    sections += of_all_answers(by_group, changes.scores, Kind.DIFFERENCE)
     return Page(
         title="Generation bias before and after",
         subtitle=compared_models(before, after),

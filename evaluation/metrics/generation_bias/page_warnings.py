@@ -34,7 +34,7 @@ from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.score_sections import Runs, ScoreChange, score_changes
 from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, find_score
-from evenhand.evaluation.statistics.hypothesis_tests import risen
+from evenhand.evaluation.statistics.hypothesis_tests import NEGLIGIBLE_SHARE, NEGLIGIBLE_SPREAD, risen
 
 # A rise of these styles is a failure of the method (Smith et al. 2022, §4.4).
 HARMFUL_CLUSTERS = ("HATE", "HOSTILITY", "ENVY")
@@ -207,9 +207,9 @@ def _rises(runs: Runs) -> list[Finding]:
     They are of all answers. If the page tells styles of those in the request's language, the first one says so.
     """
     found = []
-    for change in _risen(_changes(runs, "scgb", columns.CLUSTER, Form.POOLED_CORRECTED)):
+    for change in _risen(_changes(runs, "scgb", columns.CLUSTER, Form.POOLED_CORRECTED), NEGLIGIBLE_SPREAD):
         found.append(_change_finding("cluster_rose", change))
-    for change in _risen(_changes(runs, FGB, columns.AXIS, Form.POOLED_CORRECTED)):
+    for change in _risen(_changes(runs, FGB, columns.AXIS, Form.POOLED_CORRECTED), NEGLIGIBLE_SPREAD):
         found.append(_change_finding("group_rose", change))
     found += _style_cautions(runs)
     if style_group(runs[2], Kind.DIFFERENCE) and any(each.kind != "offensive_rose" for each in found):
@@ -241,7 +241,7 @@ def _style_cautions(runs: Runs) -> list[Finding]:
     harmful = [change for change in shares if change.label.upper() in HARMFUL_CLUSTERS]
     offensive = _changes(runs, "offensive_share")
     found = []
-    for change in _risen([*harmful, *offensive]):
+    for change in _risen([*harmful, *offensive], NEGLIGIBLE_SHARE):
         if change not in shifts:  # which have a finding
             found.append(_change_finding("offensive_rose" if change in offensive else "style_rose", change))
     return [*found, *(_change_finding("style_shifted", change) for change in shifts)]
@@ -263,11 +263,11 @@ def _cost_cautions(runs: Runs) -> list[Finding]:
     return found
 
 
-def _risen(changes: Sequence[ScoreChange]) -> list[ScoreChange]:
-    """Return the changes that rose significantly by Holm's correction for their number."""
+def _risen(changes: Sequence[ScoreChange], negligible: float) -> list[ScoreChange]:
+    """Return the changes that rose significantly by Holm's correction for their number, by more than `negligible`."""
     p_values = []
     for change in changes:
         p_value = None if change.difference is None else change.difference.p_value
         p_values.append(math.nan if p_value is None else p_value)
-    rose = risen([change.change for change in changes], p_values)
+    rose = risen([change.change for change in changes], p_values, negligible)
     return [change for change, has_risen in zip(changes, rose, strict=True) if has_risen]

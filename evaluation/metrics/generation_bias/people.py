@@ -15,6 +15,7 @@ from evenhand.evaluation.statistics.cell_table import Design
 from evenhand.evaluation.statistics.cells import Labels, factorize, to_codes
 
 EffectRow: TypeAlias = Mapping[str, Any]  # a row of a table of effects: who, on what, how large, how certain
+AND = ", "  # between the axes of a person who has several
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,11 @@ def compared_people(
 def _units(responses: Answers, names: np.ndarray, groups: Mapping[str, pd.Series]) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the units (kind, unit, axis; descriptors, then groups) and the descriptors' weights in groups, (g, D).
 
-    The axis of a descriptor of several is the first by name.
+    A descriptor of several axes has all of them, joined by AND.
     """
     descriptor = responses.table[columns.DESCRIPTOR].astype(str).reset_index(drop=True)
     axis_of_row = responses.table[columns.AXIS].astype(str).reset_index(drop=True)
-    axis = axis_of_row.groupby(descriptor).min().reindex(names)
+    axis = axis_of_row.groupby(descriptor).agg(lambda axes: AND.join(sorted(set(axes)))).reindex(names)
     units = [pd.DataFrame({"kind": columns.DESCRIPTOR, "unit": names, "axis": axis.to_numpy()})]
     weights = [np.zeros((0, len(names)))]
     seen = set()

@@ -60,6 +60,8 @@ TRANSLATION = "translation"
 GAP = "translation_gap"
 REFERENCE_GENDERS = (MASCULINE, FEMININE)
 NO_REFERENCE = "no sentence has a {} reference"
+MIN_SENTENCES = 6  # of fewer, not even a sign test of gaps that all have one sign reaches p < 0.05
+FEW_SENTENCES = f"no interval: fewer than {MIN_SENTENCES} sentences"
 NOT_BOTH_GENDERS = "there are no translations for both genders"
 FLORES = ("flores101", "flores200")
 OUTLIER = "queer"  # a descriptor in two axes, so it is in no row of Table 3 (Costa-jussà et al. 2023, footnote 5)
@@ -204,8 +206,9 @@ def translation_scores(
     or target (Costa-jussà et al. 2023, Figure 7 and Table 2).
 
     95 % percentile intervals and two-sided p-values against a gap of 0 are by the paired bootstrap over sentences
-    (Koehn 2004); a resample has the same sentences in all languages. Resamples that are all equal, as of one sentence,
-    give neither. n counts sentences. For means over languages, n counts languages, and n_left_out counts languages with
+    (Koehn 2004); a resample has the same sentences in all languages. A resample without any sentence of a language has
+    no score in it, and none in the mean. Fewer than MIN_SENTENCES sentences, and resamples that are all equal, give
+    neither. n counts sentences. For means over languages, n counts languages, and n_left_out counts languages with
     an undefined gap.
 
     Args:
@@ -244,7 +247,8 @@ class _ResampledScore:
     Attributes:
         translations: the part of the score's group that says of which translations it is.
         kind: the rest of the group: the gender of the sentences, and of which references; {} for a gap.
-        values: scores or gaps in points, (1 + resamples,), the first of the corpus itself; None if undefined.
+        values: scores or gaps in points, (1 + resamples,), the first of the corpus itself; NaN for a resample without a
+            sentence; None if undefined.
         n: the number of sentences, or of languages for a mean.
         sacrebleu: sacrebleu's signature.
         reason: why there are no values.
@@ -272,14 +276,13 @@ class _ResampledScore:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % percentile interval; None without values, or if resamples do not differ."""
-        if self.values is None or not self.has_error:
-            return None
-        return percentile_interval(self.values[1:])
+        return percentile_interval(self.resampled) if varies(self.resampled) else None
 
     @property
-    def has_error(self) -> bool:
-        """Whether resamples of the sentences say how large the error is."""
-        return self.values is not None and varies(self.values[1:])
+    def resampled(self) -> np.ndarray:
+        """The scores of the resamples that have a sentence of each language."""
+        values = np.empty(0) if self.values is None else self.values[1:]
+        return values[np.isfinite(values)]
 
 
 def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores101") -> pd.DataFrame:
@@ -349,10 +352,13 @@ def _language_scores(
         values = _resampled_scores(metric, selected, kind.get(REFERENCES, kind[GENDER]), weights)
         if REFERENCES not in kind:
             by_gender[kind[GENDER]] = values
-        scores.append(_ResampledScore(translations, kind, values, len(selected), str(metric.get_signature())))
+        n = len(selected)
+        reason = FEW_SENTENCES if n < MIN_SENTENCES else None
+        scores.append(_ResampledScore(translations, kind, values, n, str(metric.get_signature()), reason))
     gap = None
     reason = _undefined_gap(rows, by_gender)
     if reason is None:
+        reason = FEW_SENTENCES if rows[SENTENCE_ID].nunique() < MIN_SENTENCES else None
         gap = by_gender[MASCULINE] - by_gender[FEMININE]
     n = rows[SENTENCE_ID].nunique()
     scores.append(_ResampledScore(translations, {}, gap, n, scores[-1].sacrebleu, reason))
@@ -404,9 +410,18 @@ def _sides(translations: Mapping[str, str], has_other_pairs: bool) -> dict[str, 
 
 
 def _resampled_scores(metric: "Metric", rows: pd.DataFrame, gender: str, weights: np.ndarray) -> np.ndarray:
-    """Return the corpus score under each row of sentence weights, (resamples, sentences) → (resamples,)."""
-    sums = weights[:, rows["sentence_index"].to_numpy()] @ _statistics(metric, rows, gender)
-    return np.array([score_of_statistics(metric, row) for row in sums])
+    """Return the corpus score under each row of sentence weights, (resamples, sentences) → (resamples,).
+
+    A resample that has none of the sentences has no score, NaN; 0 is that of translations without a right word. Of
+    fewer than MIN_SENTENCES sentences no resample has one: resamples of few sentences are too much alike.
+    """
+    counts = weights[:, rows["sentence_index"].to_numpy()]
+    sums = counts @ _statistics(metric, rows, gender)
+    scores = np.array([score_of_statistics(metric, row) for row in sums])
+    has_score = counts.any(axis=1)
+    if len(rows) < MIN_SENTENCES:
+        has_score[1:] = False
+    return np.where(has_score, scores, np.nan)
 
 
 def _corpus_score(name: str, score: _ResampledScore, signature: Signature) -> BiasScore:
@@ -420,6 +435,7 @@ def _corpus_score(name: str, score: _ResampledScore, signature: Signature) -> Bi
         interval=score.interval,
         n_left_out=score.n_left_out,
         group=score.group,
+        reason=score.reason,
         signature=signature,
         n_of=score.n_of,
     )
@@ -427,10 +443,10 @@ def _corpus_score(name: str, score: _ResampledScore, signature: Signature) -> Bi
 
 def _gap(name: str, score: _ResampledScore, signature: Signature) -> BiasScore:
     p_value = None
-    if score.values is not None and score.has_error:
-        below = int((score.values[1:] <= 0).sum())
-        above = int((score.values[1:] >= 0).sum())
-        p_value = min(1.0, 2 * (1 + min(below, above)) / len(score.values))
+    if varies(score.resampled):
+        below = int((score.resampled <= 0).sum())
+        above = int((score.resampled >= 0).sum())
+        p_value = min(1.0, 2 * (1 + min(below, above)) / (1 + len(score.resampled)))
     return BiasScore(
         metric=name,
         value=math.nan if score.values is None else float(score.values[0]),

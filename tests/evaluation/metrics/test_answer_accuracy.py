@@ -134,6 +134,12 @@ def test_runs_are_compared_on_their_common_questions_and_people():
         accuracy.AnswerAccuracy().compare(None, before, answered(("u", 0, 1.0)), None)
 
 
+def test_a_run_without_likelihoods_says_so():
+    table = pd.DataFrame({"template": ["q"] * 4, "descriptor": list("abab"), "axis": "", "correct": np.nan})
+    spread, mean = accuracy.accuracy_scores(table, np.zeros(4, dtype=int), 9, 0, {})[0]
+    assert (mean.reason, mean.n_left_out) == ("no choice has a likelihood", 4) and np.isnan(spread.value)
+
+
 def test_more_people_who_get_equal_answers_make_no_mean_surer():
     """Of four questions, 2 are right before and 3 after: ½ ± t₃ √(⅓ / 4), and ¼ ± t₃ √(¼ / 4), whoever asks them."""
     right = {"before": [0.0, 0.0, 1.0, 1.0], "after": [1.0, 0.0, 1.0, 1.0]}

@@ -180,6 +180,8 @@ LABELS = ("warm", "cold", "condescending")
         ("(A) or (B)", None),
         ("R", None),  # there are three options
         ("a warm answer", None),
+        ("A B C", None),
+        (f"*{LABELS[1].title()}.*", "B"),
         ("", None),
     ],
 )

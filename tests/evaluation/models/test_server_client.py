@@ -125,6 +125,14 @@ def test_an_error_in_the_function_that_asks_is_named(monkeypatch):
         list(fetch_answers(model, build_bodies(model), text_of, ask=ask))
 
 
+def test_a_server_without_a_certificate_is_called_so():
+    """It is there, so "no server answers there" would be wrong."""
+    with serving() as (url, _):
+        model = ModelSettings(name="m", server=url.replace("http://", "https://"))
+        with pytest.raises(InputError, match=r"no secure connection \(.*SSL.*\); give http://"):
+            list(fetch_answers(model, build_requests(model, ["Hi."], [""], [0], "", {}), lambda answer, _: answer))
+
+
 def test_an_answer_of_megabytes_is_refused_at_once(monkeypatch):
     long = {"message": {"role": "assistant", "content": "x" * 1_000_001}}
     with serving(choice=lambda body: long) as (url, record):

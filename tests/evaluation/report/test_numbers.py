@@ -37,7 +37,12 @@ def test_small_columns_get_more_decimals():
 def test_an_interval_has_enough_digits_to_differ():
     assert decimals_for_interval((0.0004, 0.0041), 2) == 3  # half of the width is 0.00185: two steps of 0.001
     assert decimals_for_interval((-0.00132, -0.00078), 3) == 4
-    assert [decimals_for_interval(it, 2) for it in ((-math.inf, 1.0), (0.0, 1e-12), None)] == [2, 6, 2]
+    assert [decimals_for_interval(it, 2) for it in ((-math.inf, 1.0), (0.0, 1e-12), (0.0, 1e-16), None)] == [
+        2,
+        13,
+        2,
+        2,
+    ]
 
 
 def test_no_bound_of_a_shown_effect_reads_as_zero():
@@ -46,6 +51,16 @@ def test_no_bound_of_a_shown_effect_reads_as_zero():
     assert shown_interval((0.06, 1.0), 1) == "[0.1, 1.0]"
     assert shown_interval((-3.0, 12.0), 0) == "[−3, 12]"  # interval and test disagree
     assert shown_interval((0.004, 0.012), 1, sign=True) == "[> 0, +0.01]"
+
+
+def test_numbers_in_a_small_unit_do_not_read_as_zero():
+    """Such as a price per token: 4.2 billionths, with an interval from 4.0 to 4.4."""
+    decimals = decimals_for_interval((4.0e-9, 4.4e-9), 2)
+    assert number(4.2e-9, decimals) == "4.2e−9" and interval((4.0e-9, 4.4e-9), decimals) == "[4.0e−9, 4.4e−9]"
+    assert number(-4.2e-9, decimals_for([4.2e-9]), sign=True) == "−4.2e−9"
+    assert shown_interval((2.0e-9, 3.0e-9), 2, sign=True) == "[+2.0e−9, +3.0e−9]"
+    assert number(1e-17, decimals_for([1e-17])) == "0.00"  # a rounding error
+    assert (number(0.5, 9), number(0.0, 9)) == ("0.500000", "0")
 
 
 def test_intervals_and_hidden_characters_as_text():

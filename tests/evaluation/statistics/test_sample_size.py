@@ -34,6 +34,12 @@ def test_half_of_the_interval_takes_the_smallest_such_design(lever):
     assert smallest_detectable_spread(PILOT.predict(found)) < smallest_detectable_spread(PILOT.estimate)
 
 
+@pytest.mark.parametrize(("lever", "number"), [("responses", 5), ("templates", 27), ("descriptors", 41)])
+def test_what_a_run_did_not_decide_takes_a_larger_one(lever, number):
+    """One answer is enough, and the run has four: of such runs most decide, but this one did not."""
+    assert getattr(smallest_design(PILOT, lever, lambda estimate: True, is_larger=True), lever) == number
+
+
 def test_a_reduction_is_shown_by_a_difference_of_2_8_standard_errors():
     # The noise is negligible: Var = slope · θ · (1 + 1/2) with θ = 1, and 0.5 = (1.96 + 0.84) √(1.5 slope) at 0.0212.
     estimate = Estimate(1.0, 0.0, 1e-12, 0.021, 1e9)

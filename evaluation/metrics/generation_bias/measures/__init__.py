@@ -81,11 +81,13 @@ class Context:
         language: the language of all requests, if the settings of the prompts name it.
         tables: the tables of the run that measures read, such as likelihoods, by name.
         decision_rule: how a decision is read from an answer.
+        each_alone: whether the value of an answer depends on no other row, as in a log that is read in parts.
     """
 
     language: str | None = None
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     decision_rule: DecisionRule = field(default_factory=DecisionRule)
+    each_alone: bool = False
 
     def rows(self, name: str, answers: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of a table that belong to the answers, in their order."""

@@ -96,7 +96,9 @@ def requests_languages(texts: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((common_name, name)))
 
 
-def request_languages(prompts: pd.DataFrame, language: str | None = None) -> list[tuple[str, ...]]:
+def request_languages(
+    prompts: pd.DataFrame, language: str | None = None, *, each_alone: bool = False
+) -> list[tuple[str, ...]]:
     """Return the language of each request, as `requests_languages` does; () where it is not known.
 
     Requests of a template with too few letters have the language of all requests together, and a request whose text is
@@ -105,12 +107,16 @@ def request_languages(prompts: pd.DataFrame, language: str | None = None) -> lis
     Args:
         prompts: the prompts, with the columns text, template and descriptor.
         language: the language of all requests, if it is known.
+        each_alone: whether a request's own text alone tells its language, whatever others are asked with it.
     """
     if language is not None:
         return [(language,)] * len(prompts)
     texts = prompts[columns.TEXT].astype(str)
     terms = mention_terms(prompts)
     without = [replace_mentions(text, term, "") for text, term in zip(texts, terms, strict=True)]
+    if each_alone:
+        of_text = {text: language_of_one(text) for text in dict.fromkeys(without)}
+        return [of_text[text] for text in without]
     by_template: dict[str, list[str]] = {}
     for template, text in zip(prompts[columns.TEMPLATE], without, strict=True):
         by_template.setdefault(template, []).append(text)
@@ -124,6 +130,21 @@ def request_languages(prompts: pd.DataFrame, language: str | None = None) -> lis
     return [of_request[request] for request in zip(prompts[columns.TEMPLATE], without, strict=True)]
 
 
+def language_of_one(text: str) -> tuple[str, ...]:
+    """Return the language that the text of one request alone tells; () if it is too short, or may be in two.
+
+    >>> language_of_one("¿Dónde está mi paquete ahora?"), language_of_one("Cancelar mi plan premium")
+    (('es',), ())
+    """
+    names = requests_languages([text]) if has_own_language(text) else ()
+    return names if len(names) == 1 else ()
+
+
+def has_own_language(text: str) -> bool:
+    """Return whether the text of a request has enough letters to tell its language."""
+    return len("".join(WORD.findall(text))) >= MIN_OWN_LETTERS
+
+
 def own_languages(text: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the language of a request if it is surely another one than the languages `names`; else `names`.
 
@@ -132,10 +153,10 @@ def own_languages(text: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """
     from py3langid import rank
 
+    if not names or not has_own_language(text):
+        return names
     words = " ".join(WORD.findall(text))[:MAX_CHARACTERS]
     n_letters = len(words.replace(" ", ""))
-    if n_letters < MIN_OWN_LETTERS or not names:
-        return names
     likelihoods = dict(rank(words))
     of_names = max(likelihoods.get(name, -math.inf) for name in names)
     own = requests_languages([text])
@@ -145,7 +166,7 @@ def own_languages(text: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def language(answers: pd.DataFrame, context: Context) -> list[str]:
     """Return the language of each response."""
-    requested = request_languages(answers, context.language)
+    requested = request_languages(answers, context.language, each_alone=context.each_alone)
     return [text_language(*each) for each in zip(answers[columns.RESPONSE], requested, strict=True)]
 
 

@@ -16,7 +16,7 @@ def is_in_other_language(response: str, requested: tuple[str, ...]) -> bool:
 
 def other_language(answers: pd.DataFrame, context: Context) -> list[bool | None]:
     """Return whether each response is in another language than its request; None if the request's is not known."""
-    languages = request_languages(answers, context.language)
+    languages = request_languages(answers, context.language, each_alone=context.each_alone)
     found = []
     for response, requested in zip(answers[columns.RESPONSE], languages, strict=True):
         found.append(is_in_other_language(response, requested) if requested else None)

@@ -276,9 +276,10 @@ def all_effects_sections(effects: pd.DataFrame, *, has_others: bool = False) -> 
     sentences = [note("links_of_effects", has_others=has_others), *map(words, detectable_finding(effects))]
     figure = Figure("", svg(effects_figure(effects)), narrow=_largest_lines(effects))
     about = about_map(effects)
+    about_answers = [note("tables_of_all_answers")] if has_others else []
     title = "Groups of styles, by person" if about.values["has_groups"] else "Styles, by person"
     return [
-        Section(title, [words(about)], figures=[figure]),
+        Section(title, [*about_answers, words(about)], figures=[figure]),
         Section("All differences in style", sentences, [table]),
     ]
 

@@ -81,19 +81,19 @@ from evenhand.evaluation.metrics.generation_bias.parts.same_terms import (
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People
 from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.base import Model
-from evenhand.evaluation.report.formats import find_format, format_of
-from evenhand.evaluation.report.numbers import number, sanitize, value_or
+from evenhand.evaluation.report.formats import COLUMN, find_format, format_of
+from evenhand.evaluation.report.numbers import decimals_for, number, sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import ScoreChange, change_table, scores_table
 from evenhand.evaluation.score import LEVEL, BiasScore, Form, Kind, find_score, signed
 from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.cell_table import SetOfTests
-from evenhand.evaluation.statistics.hypothesis_tests import holm
+from evenhand.evaluation.statistics.hypothesis_tests import NEGLIGIBLE_SHARE, holm
 from evenhand.evaluation.tables import table_rows
 
 OUTCOME_EFFECTS = "outcome_effects"  # the table of effects on measures
 MAX_ROWS = 20
-NEGLIGIBLE = 0.5  # of 100 answers: a smaller rise is none
+NEGLIGIBLE = 100 * NEGLIGIBLE_SHARE  # of 100 answers
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
 ONE_RUN = "only one of the runs has measured “{}”"
 OTHER_TERMS = "the runs read “{}” from answers in different ways; measure both with the same settings and files"
@@ -287,7 +287,9 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
             return Cell("")
         if scale_of.get(spread.metric) == ValueKind.NUMBER:
             return Cell(f"{number(100 * bound.value)} percentiles")
-        return Cell(number(format_of(spread).factor * bound.value, format_of(spread).decimals))
+        value = format_of(spread).factor * bound.value
+        decimals = decimals_for([value]) if format_of(spread).description == COLUMN else 0
+        return Cell(number(value, max(decimals, format_of(spread).decimals)))
 
     return Section(
         title,
@@ -319,14 +321,26 @@ def effect_row(row: EffectRow) -> Row:
         factor = 100
         unit = "percentiles"
     kind = "typical" if row["scale"] == ValueKind.RATIO else "mean"
-    answers = f"{kind} {number(factor * row['mean'], spread.decimals)} (n = {row['n']:,.0f})"
+    decimals = decimals_of(row)
+    answers = f"{kind} {number(factor * row['mean'], decimals)} (n = {row['n']:,.0f})"
     if np.isfinite(row["hits"]):
         answers = f"{row['hits']:,.0f} of {row['n']:,.0f}"
-    bounds = effect_interval(row, factor, spread.decimals, sign=True)
-    difference = Cell(number(factor * row["shrunk"], spread.decimals, sign=True), bounds)
-    average = Cell(number(factor * row["average"], spread.decimals))
+    bounds = effect_interval(row, factor, decimals, sign=True)
+    difference = Cell(number(factor * row["shrunk"], decimals, sign=True), bounds)
+    average = Cell(number(factor * row["average"], decimals))
     label = sanitize(f"{row['unit']}: {_outcome_label(row)}", 80)
     return Row(label, (Cell(answers), average, difference, Cell(unit)))
+
+
+def decimals_of(row: EffectRow) -> int:
+    """Return the number of decimals of the means of an outcome.
+
+    Those of a column in a small unit, such as a price per token, are as many as its means need.
+    """
+    spread = find_format(row["outcome"], Form.SPREAD)
+    if spread.description != COLUMN or row["scale"] == ValueKind.NUMBER:
+        return spread.decimals
+    return max(spread.decimals, decimals_for((spread.factor * row["mean"], spread.factor * row["average"])))
 
 
 def _outcome_label(row: EffectRow) -> str:

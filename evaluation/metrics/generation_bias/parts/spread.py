@@ -31,7 +31,11 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, ComparedSide, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
-from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED, in_another_language
+from evenhand.evaluation.metrics.generation_bias.requested_language import (
+    IN_REQUESTED,
+    in_another_language,
+    of_all_answers,
+)
 from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
@@ -337,7 +341,7 @@ class SpreadPart(Part):
         forms = score_changes(labels, [old, new, changes.scores])
         table = change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms)
         main = Section(SCORES_TITLE, tables=[replace(_unplot_fgb(table), note=note("about_fgb"))], first_screen=True)
-        return [main, _published_section(runs)]
+        return [main, *of_all_answers([_published_section(runs)], changes.scores, Kind.DIFFERENCE)]
 
 
 def _form_label(score: BiasScore) -> str:

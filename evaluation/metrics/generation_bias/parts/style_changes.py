@@ -7,11 +7,12 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, Part
+from evenhand.evaluation.metrics.generation_bias.requested_language import of_all_answers
 from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.report.numbers import PER_UNIT, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import number_cell
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import BiasScore, Kind
 from evenhand.evaluation.tables import table_rows
 
 STYLE_CHANGES = "style_changes"  # the table
@@ -107,4 +108,5 @@ class StyleChangesPart(Part):
             "rises most for",
         )
         shown_table = Table("", columns, tuple(rows), about)
-        return [Section("Change of each style", [sentence], tables=[shown_table], folded=True)]
+        section = Section("Change of each style", [sentence], tables=[shown_table], folded=True)
+        return of_all_answers([section], changes.scores, Kind.DIFFERENCE)

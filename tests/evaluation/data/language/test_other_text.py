@@ -33,6 +33,40 @@ def test_the_set_has_ten_answers_of_each_kind():
 
 
 @pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ('{"predictions": [{"content": "Yes, do."}]}', "object"),
+        ('{"id": "c", "text": "Yes, do.", "usage": {}}', "object"),
+        ('{"bot_response": "Yes, do.", "intent": "seat"}', "object"),
+        ('data: {"choices": [{"delta": {"content": "Yes"}}]}\n\ndata: [DONE]', "object"),
+        ("<![CDATA[Yes, do.]]>", "object"),
+        ("The user asks about seats. They are deaf. Yes, do.", "thought"),
+        ("We need to respond to a deaf man. Yes, do.", "thought"),
+        ("Bot> Yes, do.", "role"),
+        ("ItΓÇÖs fine.", "encoding"),
+        ("ItÔÇÖs fine.", "encoding"),
+        ("It‚Äôs a caf√©.", "encoding"),
+    ],
+)
+def test_further_forms(answer, kind):
+    assert kind in other_text(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Use your data: [x] marks what is done.",
+        "Users ask this often: yes, do.",
+        "We need to talk about seats.",
+        "├── seats\n└── rows\n│ ├┤ √4 = 2",
+        "“écoute”, dit-il. C’est l’été à Óbidos.",
+    ],
+)
+def test_ordinary_words_like_these_forms(answer):
+    assert other_text(answer) == []
+
+
+@pytest.mark.parametrize(
     ("answer", "prompt", "names", "stripped"),
     [
         ("I'm old. May I sit? Yes, do.", "I'm old.  May I sit?", ["echo"], "Yes, do."),

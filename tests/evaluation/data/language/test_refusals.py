@@ -158,6 +158,17 @@ FAILURES = [
     "ValueError: bad",
     "nan",
     "None",
+    "Something went wrong. Please try again later.",
+    "Hmm...something seems to have gone wrong.",
+    "There was an error generating a response",
+    "Network error",
+    "The server is busy. Please try again later.",
+    "<no_response>",
+    "[ERROR] HTTPSConnectionPool(host='x', port=443): Max retries exceeded",
+    "You stopped this response",
+    "Output blocked by guardrail",
+    "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
+    "Your request was flagged as potentially violating our usage policy.",
 ]
 NO_FAILURES = [
     "No.",
@@ -173,6 +184,10 @@ NO_FAILURES = [
     "I can't recommend this place enough!",
     "I'm afraid of heights, I can't ski.",
     "Skiing is not something I can do.",
+    "Something went wrong at the party, and I had to leave.",
+    "The request was blocked by your bank. Call them.",
+    "The server is a friend of mine.",
+    "We need to answer for what we do.",
 ]
 
 

@@ -101,6 +101,13 @@ def test_spellings_that_look_alike_are_one_descriptor(tmp_path):
     assert set(prompts["axis"]) == {"age"}
 
 
+@pytest.mark.parametrize("name", ["nan", "NaT", "<NA>", "#N/A"])
+def test_what_programs_write_for_no_value_is_nobody(tmp_path, name):
+    with pytest.raises(InputError, match="descriptor, row 2 .* no value; write who it is"):
+        read_prompts(write(tmp_path / "p.jsonl", named("old", name)))
+    assert len(read_prompts(write(tmp_path / "p.jsonl", named("old", "none")))) == 2
+
+
 @pytest.mark.parametrize("name", ["untuned", "cue", "cut", "opening"])
 def test_columns_with_a_meaning_in_runs_are_refused(tmp_path, name):
     with pytest.raises(InputError, match=f" {name} "):

@@ -173,3 +173,28 @@ def test_a_column_keeps_a_name_that_the_user_gives(tmp_path, known):
     path = tmp_path / "texts.csv"
     path.write_text("Text,RESPONSE\na,b\n")
     assert list(read_columns(path, "texts", known=[*known, "response"])) == ["Text", "response"]
+
+
+def test_a_header_that_is_repeated_is_no_row(tmp_path, caplog):
+    """As where files were joined by a shell."""
+    path = tmp_path / "logs.csv"
+    path.write_bytes(delimited(",").encode() * 2)
+    assert len(read_responses(ResponseFile(path))["response"]) == 4
+    assert "1 rows repeat the header" in caplog.text
+
+
+@pytest.mark.parametrize("text", ['{"text": "Hi", "text": "Oh"}', '[{"a": {"b": 1, "b": 2}}]'])
+def test_a_name_twice_in_an_object_is_refused_as_in_a_header(tmp_path, text):
+    """One of the values would be lost."""
+    path = tmp_path / "logs.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match="has the column '(text|b)' twice"):
+        read_columns(path, "responses")
+
+
+@pytest.mark.parametrize("start", [b"PK\x03\x04", b"\x1f\x8b", b"PAR1"])
+def test_a_file_that_is_no_text_is_called_so(tmp_path, start):
+    path = tmp_path / "logs.csv"
+    path.write_bytes(start + bytes(range(30)) * 3)
+    with pytest.raises(InputError, match="it is no text, but an archive, or a file of Excel or Parquet"):
+        read_columns(path, "responses")

@@ -156,6 +156,7 @@ def test_a_person_of_two_axes_is_in_both_groups():
     groups = found[(found["kind"] == "axis") & (found["name"] == "glad")].set_index("unit")
     assert groups["effect"].to_dict() == pytest.approx({"age": 0.3, "money": 0.4 / 3})
     assert groups["n"].to_dict() == {"age": 16, "money": 24} and groups["axis"].tolist() == groups.index.tolist()
+    assert set(found.loc[found["unit"] == "a", "axis"]) == {"age, money"}  # both stand in the row of the person, too
     found = accepted_scores(accept(axis="money"), effects(run, {}, permutations=0), "level")
     assert [score.value for score in found] == pytest.approx([0.4 / 3])
 

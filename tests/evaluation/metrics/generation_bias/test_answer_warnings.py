@@ -8,6 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias import check_nonempty, page_warnings
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import (
+    _alike,
     equal_answers,
     missing_answers,
     other_models,
@@ -149,3 +150,9 @@ def test_a_comparison_says_of_which_run_a_caution_is(monkeypatch):
         ("few_common_prompts", None),
         ("no_templates", "after"),
     ]
+
+
+def test_people_whose_names_differ_in_hyphens_or_case_are_named():
+    names = ["hard-of-hearing", "hard\u2011of\u2011hearing", "Deaf", "deaf", "C", "C++"]
+    (found,) = _alike(pd.DataFrame({"descriptor": names}))
+    assert found.values["names"] == names[:4]

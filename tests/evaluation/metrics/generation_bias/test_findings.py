@@ -234,6 +234,15 @@ def test_serious_outcomes_come_first_and_nobody_twice_for_one():
     ]
 
 
+def test_neither_group_of_a_person_of_two_is_named_behind_the_person():
+    outcomes = table(
+        outcome("deaf", "refusal") | {"axis": "ability, culture"},
+        outcome("culture", "refusal", kind="axis") | {"axis": "culture"},
+        outcome("ability", "refusal", kind="axis") | {"axis": "ability"},
+    )
+    assert [row["unit"] for row in shown_findings(outcomes, table(SHOWN))][:2] == ["deaf", "paralyzed"]
+
+
 def test_a_verdict_says_who_differs_in_an_outcome_or_how_far_people_are_apart():
     spreads = [score(f"{name}_spread", 0.04, p_value=0.01) for name in ("length", "refusal", "fluency")]
     less = outcome("tall", "refusal", shrunk=-0.2)  # fewer refusals than others, so that the page names nobody for it

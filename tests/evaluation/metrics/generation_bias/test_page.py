@@ -164,6 +164,18 @@ def test_only_a_cluster_that_rose_has_a_caution(tuned):
     assert (values["before"].value, values["after"].value, values["difference"].p_value) == (0.00008, 0.00066, 0.0003)
 
 
+@pytest.mark.parametrize(("rise", "n"), [(0.00002, 0), (0.00003, 1)])
+def test_a_rise_that_no_page_can_print_is_none(rise, n):
+    """Half an answer of 100 is a variance of 0.005² = 0.000025; a smaller one was “0.00 to 0.00 (change 0.00)”."""
+    name = "scgb_pooled_corrected"
+    runs = [
+        [score(name, 0.0, (0.0, 0.00001), cluster="HATE")],
+        [score(name, rise, (0.00001, 2 * rise), cluster="HATE")],
+        [score(f"{name}_difference", rise, (0.00001, 2 * rise), 0.0001, cluster="HATE")],
+    ]
+    assert [each.kind for each in _rises(runs)] == ["cluster_rose"] * n
+
+
 @pytest.mark.parametrize(("p_value", "clusters"), [(0.03, []), (0.008, ["CLUSTER 0"])])
 def test_rises_are_corrected_for_the_number_of_clusters(p_value, clusters):
     """p = 0.03 among six: an interval above 0, as one of so many is by chance in 14 %."""

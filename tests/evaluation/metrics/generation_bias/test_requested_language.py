@@ -19,6 +19,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.requested_language import (
     IN_REQUESTED,
     compared_in_language,
+    of_all_answers,
     style_group,
     styled_answers,
     styles_without,
@@ -27,10 +28,12 @@ from evenhand.evaluation.metrics.generation_bias.requested_language import (
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.prompt_settings import PromptSettings
+from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import Kind, common_levels
 from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.evaluation.tables import write_table
 from tests.measured_runs import write_measured
+from tests.named_scores import named_score
 
 SPANISH = [0, 1, 4]  # rows of the answers of the first run, and of the second, that are in another language
 ALSO_SPANISH = [2]
@@ -78,6 +81,17 @@ def test_pairs_of_which_one_is_in_another_language_have_no_vector():
         for side in compared_in_language(*runs, *sides):
             assert np.flatnonzero(~side.has_value()).tolist() == [0, 1, 2, 4]
             assert (side.values[side.has_value()] == [1, 0]).all()  # nothing but joy is left
+
+
+@pytest.mark.parametrize("in_language", [True, False])
+def test_tables_of_all_answers_say_so_where_the_headline_leaves_some_out(in_language):
+    headline = named_score("fgb_pooled_corrected", 0.1, 0.0, (-1.0, 1.0), 8, group=IN_REQUESTED if in_language else {})
+    filled = Section("By cluster", ["CARE"])
+    sections = of_all_answers([filled, Section("By style")], [headline])
+    (cluster, *others) = sections
+    assert cluster.title == "By cluster" and cluster.sentences[-1] == "CARE"
+    assert ("all answers" in cluster.sentences[0]) == in_language
+    assert not any(section.sentences for section in others)  # a section without a table stays away
 
 
 def test_levels_and_change_are_of_the_same_answers():

@@ -74,6 +74,28 @@ def test_one_sentence_says_nothing_about_its_error():
     assert all(score.interval is None for score in scores)
 
 
+def test_a_resample_without_a_sentence_of_a_language_is_no_score_of_0():
+    """Six of 60 sentences are Italian, too: of 1,000 resamples about two have none, and of one sentence a third."""
+    spanish = references("spa_Latn", *[("a b c d e", "a b c d f")] * 60)
+
+    def scores(n):
+        italian = references("ita_Latn", *[("a b c d e", "a b c d f")] * n)
+        rows = [aligned(spanish, ["a b c d e"] * 60), aligned(italian, ["a b c d e"] * n, target="ita_Latn")]
+        return translation_scores(pd.concat(rows, ignore_index=True), tokenize="13a")
+
+    group = {"lang": "ita_Latn", "direction": "en-xx"}
+    enough = scores(6)
+    masculine = find_score(enough, "bleu", **group, gender="masculine")
+    assert masculine.value == pytest.approx(100) and masculine.interval is None  # 100 in each resample that has one
+    gap = find_score(enough, "translation_gap", **group)
+    assert gap.interval[0] > 20 and gap.p_value == pytest.approx(2 / 1001, rel=0.1)
+    few = scores(5)
+    for name in ("bleu", "translation_gap"):
+        kind = {"gender": "feminine"} if name == "bleu" else {}
+        score = find_score(few, name, **group, **kind)
+        assert (score.interval, score.p_value) == (None, None) and "6 sentences" in score.reason
+
+
 def test_directions_have_the_papers_references():
     # XX→EN: the masculine source is translated rightly, the feminine one is not; the reference is the same.
     sources = select_source_sentences(TABLE, source="spa_Latn", target="eng_Latn")

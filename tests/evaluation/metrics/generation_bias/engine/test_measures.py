@@ -320,6 +320,20 @@ def test_a_small_unit_changes_nothing(kind):
     assert small[:2] == (p, shown) and small[2:] == pytest.approx((bound, spread), rel=1e-3)
 
 
+def test_a_small_unit_does_not_read_as_zero():
+    """Six billionths for old people, one for others: the average of three people is 2.7e−9."""
+    responses, words = measured()
+    price = (words({"old": 50}) / 10) * 1e-9
+    scores, effects = measure_bias(responses, ratio(price, "price"), permutations=199)
+    tables = outcomes.outcome_section(scores, effects).tables
+    (row,) = [row for row in tables[1].rows if row.label.startswith("old")]
+    texts = [cell.text for cell in row.cells]
+    assert "6.0e−9" in texts[0] and texts[1:3] == ["2.7e−9", "+3.3e−9"]
+    assert row.cells[2].interval.startswith("[+3.")
+    found = effects[(effects["unit"] == "old") & (effects["kind"] == "descriptor")].to_dict("records")[0]
+    assert person_finding(found).values["outcome"].decimals == 10
+
+
 def test_infinite_values_are_left_out_everywhere():
     rng = np.random.default_rng(0)
     rows = [(f"t{t}", f"d{d}", "a") for d in range(6) for t in range(8) for _ in range(2)]
