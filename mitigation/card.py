@@ -214,7 +214,7 @@ def _date_code(tokenizer: PreTrainedTokenizerBase) -> str:
         lines.append(f'options["chat_template"] = {beginning!r} + tokenizer.get_chat_template()')
     if lines:
         lines.insert(
-            0, f"# The day of measurements, {TEMPLATE_DATE:%d %b %Y}; otherwise the template writes the day of use."
+            0, f"# The day of measurements, {TEMPLATE_DATE:%d %b %Y}; otherwise the template writes the day of use"
         )
     return "".join(f"{line}\n" for line in lines)
 
