@@ -143,7 +143,7 @@ def label(run: Run | str | Path, **settings: object) -> Run:
         InputError: a setting or the measurement cannot be used.
     """
     from evenhand.recipes import label as label_command
-    from evenhand.recipes.settings import LabelSettings
+    from evenhand.recipes.tuning_settings import LabelSettings
 
     labelled = _settings(LabelSettings, {"run": _folder(run), **settings}, "label")
     label_command.label(labelled)
@@ -174,7 +174,7 @@ def tune(
             the tuned model was rejected.
     """
     from evenhand.recipes import tune as tune_command
-    from evenhand.recipes.settings import TuneSettings
+    from evenhand.recipes.tuning_settings import TuneSettings
 
     tuned = _settings(TuneSettings, {"labels": _folder(labels), "method": method, **settings}, "tune")
     if model is None or tokenizer is None:
@@ -215,7 +215,7 @@ def compare(
         InputError: a setting or a run cannot be used.
     """
     from evenhand.recipes import compare as compare_command
-    from evenhand.recipes.settings import CompareSettings
+    from evenhand.recipes.command_settings import CompareSettings
 
     values = {"before": _folder(before), "after": _folder(after), **settings}
     for name, run in (("labels", labels), ("tuning", tuning)):

@@ -93,6 +93,7 @@ def check_layers(base: DialogueModel, lora: LoraConfig) -> None:
     def enter(name: str, *_: object) -> None:
         entered.append(name)
 
+    layer: Any
     for name, layer in adapted.named_modules():
         if isinstance(layer, LoraLayer):
             layer.register_forward_pre_hook(partial(enter, name.rpartition(".")[2]))

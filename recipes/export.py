@@ -54,11 +54,12 @@ from evenhand.mitigation.methods import JOIN, TrainedMethod, load_method, method
 from evenhand.mitigation.methods.shrink import MAPS_FILE
 from evenhand.mitigation.shrinking import maps_card
 from evenhand.mitigation.tuned_base import tuning_metadata
+from evenhand.recipes.command_settings import ExportSettings
 from evenhand.recipes.finished_runs import MODEL_CODE, permitted_measurement, read_measurement
 from evenhand.recipes.label import read_threshold
 from evenhand.recipes.measure import check_method_of
 from evenhand.recipes.received import Permissions
-from evenhand.recipes.settings import ExportSettings, MeasureSettings, settings_of_methods
+from evenhand.recipes.settings import MeasureSettings, settings_of_methods
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
 

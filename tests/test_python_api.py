@@ -162,6 +162,7 @@ def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
     replaced = {
         '"gpt2"': repr(str(testbed.DIALOGUE_MODEL)),
         '"answers_per_cell": 2}': f'"answers_per_cell": 2, "filters": {few}}}, "generation_bias": {settings}',
+        '"descriptors": 26': '"descriptors": 13',
         'training={"epochs": 1}': f"training={training}, measure_every=0",
     }
     for old, new in replaced.items():

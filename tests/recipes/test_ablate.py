@@ -12,7 +12,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.ablate import distinct_points, swept_points
-from evenhand.recipes.settings import AblateSettings
+from evenhand.recipes.tuning_settings import AblateSettings
 from tests.forked_commands import wait_until
 from tests.recorded_runs import write_run
 from tests.testbed_settings import CLASSIFIERS, NEUTRAL_DIALOGUE

@@ -42,6 +42,7 @@ from evenhand.mitigation.hidden_state_maps import LayerMaps, save_maps
 from evenhand.mitigation.invocation import added_tokens
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.methods.shrink import ShrunkModel
+from evenhand.recipes.command_settings import ExportSettings
 from evenhand.recipes.export import (
     check_measured_as_exported,
     comparison_section,
@@ -49,7 +50,7 @@ from evenhand.recipes.export import (
     shown_change,
     tagged_template,
 )
-from evenhand.recipes.settings import ExportSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
 from tests import tiny_checkpoints
 from tests.named_scores import named_score
 from tests.recorded_runs import write_run

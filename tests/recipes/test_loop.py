@@ -20,8 +20,8 @@ from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.runs.record import run_state
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.recipes.cli import main
+from evenhand.recipes.command_settings import CompareSettings
 from evenhand.recipes.compare import compare
-from evenhand.recipes.settings import CompareSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.forked_commands import wait_until
 from tests.parsed_page import ParsedPage
