@@ -119,10 +119,8 @@ def _check_adapter(model: ModelSettings, network: torch.nn.Module, lora: LoraCon
     try:
         adapted = get_peft_model(network, lora, low_cpu_mem_usage=True)
     except (ValueError, TypeError, NotImplementedError) as error:
-        reason = f"PEFT rejects it for {model.name}: {first_line(error)}"
-        if lora.alora_invocation_tokens is not None:
-            reason += "; give control_tags.targets labels, or another method."
-        raise InputError("training.peft", reason) from None
+        fix = "" if lora.alora_invocation_tokens is None else "; give control_tags.targets labels"
+        raise InputError("training.peft", f"PEFT rejects it for {model.name}: {first_line(error)}{fix}") from None
     if lora.alora_invocation_tokens is None and model.quantization is None:  # otherwise it is never merged
         try:
             for layer in lora_layers(adapted):
