@@ -424,5 +424,7 @@ def bootstrap(
         method="percentile",
         rng=np.random.default_rng(seed),
     )
+    if not varies(result.bootstrap_distribution):
+        return 0.0, None
     interval = result.confidence_interval
     return float(result.standard_error), (float(interval.low), float(interval.high))
