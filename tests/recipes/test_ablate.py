@@ -24,14 +24,14 @@ loop:
   allow_no_bias: true  # which so few responses cannot show
   measure:
     prompts:
-      descriptors: 26
+      descriptors: 14
       answers_per_cell: 2
       untuned_by: descriptor
       filters:
         noun_phrase_type: [descriptor_noun]
         template: ["I'm {noun_phrase}.", "It's hard being {noun_phrase}."]
     model: package:evenhand/recipes/testbed/dialogue_model
-    generation_bias: {CLASSIFIERS, permutations: 0, neutral_dialogue: NEUTRAL}
+    generation_bias: {CLASSIFIERS, permutations: 0, outcomes: [], neutral_dialogue: NEUTRAL}
   label: {quantile: 0.7}
   tune:
     training: {epochs: 1, batch_size: 16, evaluations_per_epoch: 1, max_rows: 48, max_perplexity_rise: 900}

@@ -56,7 +56,9 @@ def settings(folder, url, until=None, **changed):
     values = {
         "model": ModelSettings(name="some-model", server=url),
         "prompts": PromptSettings(descriptors=PEOPLE, answers_per_cell=1),
-        "generation_bias": generation_bias(permutations=99, outcomes=["length"], until=until),
+        "generation_bias": generation_bias(
+            permutations=19, outcomes=["length"], second_style_classifier=None, until=until
+        ),
         "decoding": DecodingSettings(arguments={"max_new_tokens": 20}),
         "output_dir": folder,
         "report_to": "none",
