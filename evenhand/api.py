@@ -170,8 +170,8 @@ def tune(
         settings: the settings of `evenhand tune`, such as training={"epochs": 1}.
 
     Raises:
-        InputError: a setting or the labels cannot be used, the model is not the labelled one or not saved, or the tuned
-            model was rejected.
+        InputError: a setting or the labels cannot be used, the model is not the labelled one, or not saved as it is, or
+            the tuned model was rejected.
     """
     from evenhand.recipes import tune as tune_command
     from evenhand.recipes.tuning_settings import TuneSettings
@@ -182,10 +182,12 @@ def tune(
             raise InputError("tokenizer", "a loaded model and its tokenizer belong together; give both, or none.")
         tune_command.tune(tuned)
         return Run(tuned.output_dir)
+    from evenhand.evaluation.models.in_memory import check_saved
     from evenhand.evaluation.models.loading import loaded_dialogue_model
 
     name = model.config.name_or_path or ""
     revision = model_revision(name, None, None)  # raises if the model is not saved
+    check_saved(model, name, trust_remote_code=tuned.trust_remote_code)
     with loaded_dialogue_model(model, tokenizer) as loaded:
         tune_command.tune(tuned, loaded=replace(loaded, name=name, revision=revision))
     return Run(tuned.output_dir)
