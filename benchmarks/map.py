@@ -56,8 +56,9 @@ from evenhand.recipes.command_line import parse
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.loop import Stages, check_points, run_labels, run_point
 from evenhand.recipes.point import Point, plan_points
-from evenhand.recipes.settings import GENERATION_BIAS, LoopSettings, family_config
+from evenhand.recipes.settings import GENERATION_BIAS, family_config
 from evenhand.recipes.sweep.points import point_results
+from evenhand.recipes.tuning_settings import LoopSettings
 
 CAPABILITY = "capability"  # the metric of tasks of lm-evaluation-harness
 CPU_MINUTES = "cpu_minutes"

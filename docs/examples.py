@@ -15,8 +15,8 @@ from evenhand.evaluation.report import answers_page, html
 from evenhand.evaluation.runs.record import read_record, read_run
 from evenhand.evaluation.settings import checked
 from evenhand.recipes import compare, measure
+from evenhand.recipes.command_settings import CompareSettings
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import CompareSettings
 
 MAX_BYTES = 150_000  # of the responses on the page of responses
 

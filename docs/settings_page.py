@@ -6,7 +6,7 @@ import typing
 from typing import Any
 
 from evenhand.recipes.command_line import positional, settings_in
-from evenhand.recipes.settings import COMMANDS
+from evenhand.recipes.command_settings import COMMANDS
 
 HEAD = """# Settings
 

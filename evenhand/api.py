@@ -143,7 +143,7 @@ def label(run: Run | str | Path, **settings: object) -> Run:
         InputError: a setting or the measurement cannot be used.
     """
     from evenhand.recipes import label as label_command
-    from evenhand.recipes.settings import LabelSettings
+    from evenhand.recipes.tuning_settings import LabelSettings
 
     labelled = _settings(LabelSettings, {"run": _folder(run), **settings}, "label")
     label_command.label(labelled)
@@ -170,11 +170,11 @@ def tune(
         settings: the settings of `evenhand tune`, such as training={"epochs": 1}.
 
     Raises:
-        InputError: a setting or the labels cannot be used, the model is not the labelled one or not saved, or the tuned
-            model was rejected.
+        InputError: a setting or the labels cannot be used, the model is not the labelled one, or not saved as it is, or
+            the tuned model was rejected.
     """
     from evenhand.recipes import tune as tune_command
-    from evenhand.recipes.settings import TuneSettings
+    from evenhand.recipes.tuning_settings import TuneSettings
 
     tuned = _settings(TuneSettings, {"labels": _folder(labels), "method": method, **settings}, "tune")
     if model is None or tokenizer is None:
@@ -182,10 +182,12 @@ def tune(
             raise InputError("tokenizer", "a loaded model and its tokenizer belong together; give both, or none.")
         tune_command.tune(tuned)
         return Run(tuned.output_dir)
+    from evenhand.evaluation.models.in_memory import check_saved
     from evenhand.evaluation.models.loading import loaded_dialogue_model
 
     name = model.config.name_or_path or ""
     revision = model_revision(name, None, None)  # raises if the model is not saved
+    check_saved(model, name, trust_remote_code=tuned.trust_remote_code)
     with loaded_dialogue_model(model, tokenizer) as loaded:
         tune_command.tune(tuned, loaded=replace(loaded, name=name, revision=revision))
     return Run(tuned.output_dir)
@@ -213,7 +215,7 @@ def compare(
         InputError: a setting or a run cannot be used.
     """
     from evenhand.recipes import compare as compare_command
-    from evenhand.recipes.settings import CompareSettings
+    from evenhand.recipes.command_settings import CompareSettings
 
     values = {"before": _folder(before), "after": _folder(after), **settings}
     for name, run in (("labels", labels), ("tuning", tuning)):

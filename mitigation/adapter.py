@@ -13,23 +13,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from huggingface_hub import parse_local_safetensors_file_metadata
-from peft import PeftModel
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora import LoraLayer
 from transformers import PreTrainedModel
 
 from evenhand.evaluation.compat import lora_layers
+from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import check_owner, temporary_path, write_json
-from evenhand.evaluation.models.activation import invocation_of
+from evenhand.evaluation.models.activation import OFFSETS, invocation_of
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import hub_repository, is_local_path, local_path
 from evenhand.evaluation.runs import processes
-
-if TYPE_CHECKING:
-    from peft.tuners.lora import LoraLayer
 
 # The files of a model in a checkpoint: its weights, its configs, and the code that comes with some models.
 MODEL_FILES = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json", "*.py")
@@ -66,7 +65,7 @@ def merge_in_forward(network: PeftModel) -> None:
 
 
 def _forward_merged(
-    layer: "LoraLayer", forward: Callable[..., torch.Tensor], *inputs: object, **options: object
+    layer: LoraLayer, forward: Callable[..., torch.Tensor], *inputs: object, **options: object
 ) -> torch.Tensor:
     weights = [(parameter, parameter.data) for parameter in layer.get_base_layer().parameters(recurse=False)]
     layer.merge(safe_merge=True)  # writes a new tensor
@@ -76,6 +75,44 @@ def _forward_merged(
         for parameter, data in weights:
             parameter.data = data
         layer.merged_adapters.clear()
+
+
+@torch.no_grad()
+def check_layers(base: DialogueModel, lora: LoraConfig) -> None:
+    """Try a new adapter on two rows of three tokens; an activated one acts on the last ones of each.
+
+    Raises:
+        InputError: a layer fails with the adapter, such as one that gets tokens without their rows (OPT), or returns
+            more than a tensor (routers of experts).
+    """
+    tried = copy.deepcopy(lora)
+    tried.init_lora_weights = True  # others may take long
+    adapted = get_peft_model(share_weights(base.model), tried).eval()
+    entered = [""]
+
+    def enter(name: str, *_: object) -> None:
+        entered.append(name)
+
+    layer: Any
+    for name, layer in adapted.named_modules():
+        if isinstance(layer, LoraLayer):
+            layer.register_forward_pre_hook(partial(enter, name.rpartition(".")[2]))
+    ids = torch.zeros(2, 3, dtype=torch.long, device=base.model.device)
+    inputs: dict[str, Any] = {"input_ids": ids}
+    if base.kind == "encoder_decoder":
+        inputs["decoder_input_ids"] = ids
+    fix = 'give training.peft.exclude_modules ["{}"]'
+    if lora.alora_invocation_tokens is not None:
+        inputs[OFFSETS] = [2, 1]
+        fix += ", or control_tags.targets labels"
+    try:
+        adapted(**inputs)
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        name = entered[-1]
+        raise InputError(
+            "training.peft",
+            f"an adapter on the layers {name} of {base.name} does not work ({first_line(error)}); {fix.format(name)}.",
+        ) from None
 
 
 @contextmanager

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from huggingface_hub import ModelCardData
+from transformers import PreTrainedTokenizerBase
 
+from evenhand.evaluation.models.chat_templates import TEMPLATE_DATE, fixed_strftime, template_arguments
 from evenhand.evaluation.models.contexts import chat_messages
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import hub_repository, is_gguf
@@ -90,6 +92,7 @@ def model_card(
         change=change,
         is_adapter=is_adapter,
         is_gguf=is_adapter and is_gguf(base),
+        dtype=precision(model),
         reads_decoding=is_adapter and decoding is not None,
         context=context_code(model, "" if tag_in_template and model.kind == "chat" else tag),
         tag=repr(tag) if tag else "",
@@ -104,7 +107,9 @@ def model_card(
 def _generation(facts: TuningFacts, model: DialogueModel, decoding: Mapping[str, object] | None) -> dict[str, object]:
     """Return the values of the card's code example: how it generates, and `first_tokens`.
 
-    `first_tokens` is the number of tokens for which the adapter is on; None: for all."""
+    `first_tokens` is the number of tokens for which the adapter is on; None: for all. `fewest` are the smallest numbers
+    of tokens in these and after them.
+    """
     is_encoder_decoder = model.kind == "encoder_decoder"
     values: dict[str, object] = {
         "task": "Seq2SeqLM" if is_encoder_decoder else "CausalLM",
@@ -114,15 +119,24 @@ def _generation(facts: TuningFacts, model: DialogueModel, decoding: Mapping[str,
         "stop_strings": [],
         "max_new_tokens": MAX_NEW_TOKENS,
         "first_tokens": None,
+        "fewest": (0, 0),
     }
     if decoding is not None:
-        stops = decoding.get("stop_strings") or []
-        values["stop_strings"] = [stops] if isinstance(stops, str) else stops
+        values["stop_strings"] = stop_strings(decoding)
         values["max_new_tokens"] = decoding["max_new_tokens"]
     values["options"] = "" if decoding is not None else f"eos_token_id={values['ends']}, "
     if not trained_method(facts["method"]).changes_weights:
-        values["first_tokens"] = facts["settings"]["first_tokens"]
+        first_tokens: Any = facts["settings"]["first_tokens"]
+        fewest: Any = (decoding or {}).get("min_new_tokens") or 0
+        values["first_tokens"] = first_tokens
+        values["fewest"] = (min(fewest, first_tokens), max(0, fewest - first_tokens))
     return values
+
+
+def stop_strings(decoding: Mapping[str, object]) -> list[str]:
+    """Return the strings that end a response."""
+    stops: Any = decoding.get("stop_strings") or []
+    return [stops] if isinstance(stops, str) else stops
 
 
 def table(rows: Mapping[str, object], columns: Sequence[str] = ("", "")) -> str:
@@ -168,6 +182,11 @@ def _training_rows(facts: TuningFacts, further: Mapping[str, object], base: str)
     return {name: value for name, value in rows.items() if value != ""}
 
 
+def precision(model: DialogueModel) -> str:
+    """Return the name of the precision in which a model computes."""
+    return str(model.model.dtype).removeprefix("torch.")
+
+
 def context_code(model: DialogueModel, tag: str) -> str:
     """Return the code that makes the token ids of an example as Evenhand does (`render_contexts`).
 
@@ -175,7 +194,7 @@ def context_code(model: DialogueModel, tag: str) -> str:
     """
     (chat,) = chat_messages(model, [EXAMPLE], [""], tag)
     if model.kind == "chat":
-        return CHAT_CONTEXT.format(chat=json.dumps(chat, ensure_ascii=False))
+        return CHAT_CONTEXT.format(chat=json.dumps(chat, ensure_ascii=False), date=_date_code(model.tokenizer))
     text = json.dumps(chat[-1]["content"], ensure_ascii=False)
     adds_end = model.kind == "encoder_decoder" and model.tokenizer(EXAMPLE)["input_ids"][-1:] == [
         model.tokenizer.eos_token_id
@@ -184,7 +203,23 @@ def context_code(model: DialogueModel, tag: str) -> str:
     return f'context = tokenizer({text}{end}, return_tensors="pt")'
 
 
+def _date_code(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return the code that gives a chat template the date of Evenhand's measurements; "" if it writes none."""
+    fixed = template_arguments(tokenizer)
+    lines = []
+    if "date_string" in fixed:
+        lines.append(f'options["date_string"] = {fixed["date_string"]!r}')
+    if "chat_template" in fixed:
+        beginning = fixed_strftime(tokenizer.get_chat_template())
+        lines.append(f'options["chat_template"] = {beginning!r} + tokenizer.get_chat_template()')
+    if lines:
+        lines.insert(
+            0, f"# The day of measurements, {TEMPLATE_DATE:%d %b %Y}; otherwise the template writes the day of use"
+        )
+    return "".join(f"{line}\n" for line in lines)
+
+
 # Evenhand measures reasoning models with reasoning switched off; other templates ignore the argument.
 CHAT_CONTEXT = """chat = {chat}
 options = {{"add_generation_prompt": True, "enable_thinking": False, "return_dict": True, "return_tensors": "pt"}}
-context = tokenizer.apply_chat_template(chat, **options)"""
+{date}context = tokenizer.apply_chat_template(chat, **options)"""

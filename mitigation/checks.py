@@ -10,6 +10,7 @@ from peft.tuners.trainable_tokens.layer import TrainableTokensLayer
 from peft.utils import ModulesToSaveWrapper
 from transformers import PreTrainedConfig, Trainer, TrainingArguments, get_scheduler
 
+from evenhand.evaluation.compat import lora_layers
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.model_settings import ModelSettings
@@ -27,7 +28,7 @@ from evenhand.mitigation.trainer_configs import lora_config, trainer_config
 from evenhand.mitigation.trainers import trainer_class
 
 # Initial weights that need no data, and with which an adapter is loaded as it was trained.
-INITIALIZATIONS = (True, False, "gaussian", "orthogonal", "pissa", "olora")
+INITIALIZATIONS = (True, False, "gaussian", "orthogonal", "pissa")
 N_ROWS = 1000  # stands for the number of training rows, which are not labelled yet
 
 
@@ -118,7 +119,14 @@ def _check_adapter(model: ModelSettings, network: torch.nn.Module, lora: LoraCon
     try:
         adapted = get_peft_model(network, lora, low_cpu_mem_usage=True)
     except (ValueError, TypeError, NotImplementedError) as error:
-        raise InputError("training.peft", f"PEFT rejects it for {model.name}: {first_line(error)}") from None
+        fix = "" if lora.alora_invocation_tokens is None else "; give control_tags.targets labels"
+        raise InputError("training.peft", f"PEFT rejects it for {model.name}: {first_line(error)}{fix}") from None
+    if lora.alora_invocation_tokens is None and model.quantization is None:  # otherwise it is never merged
+        try:
+            for layer in lora_layers(adapted):
+                layer.merge()
+        except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
+            raise InputError("training.peft", f"PEFT cannot merge it into {model.name}: {first_line(error)}") from None
     if isinstance(adapted.get_output_embeddings(), LoraLayer):
         raise InputError("training.peft", "TRL trains no adapter of the output layer; leave it out of target_modules.")
     for module in adapted.modules():

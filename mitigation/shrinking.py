@@ -15,12 +15,20 @@ from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.tokens import encode_pairs
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
+from evenhand.evaluation.models.padding import ignores_padding
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE, hub_repository, is_gguf
 from evenhand.evaluation.report.words import document
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.statistics.people_divergence import people_divergence
 from evenhand.mitigation.adapter import atomic_write_folder
-from evenhand.mitigation.card import context_code, table
+from evenhand.mitigation.card import (
+    MAX_NEW_TOKENS,
+    TuningFacts,
+    context_code,
+    precision,
+    stop_strings,
+    table,
+)
 from evenhand.mitigation.edited_likelihoods import edited_log_likelihoods
 from evenhand.mitigation.guards import OutputChange
 from evenhand.mitigation.hidden_state_maps import (
@@ -60,11 +68,13 @@ def fit_shrink(
     effect. Losses are the divergence between people of the first tokens of validation rows, before (step 0) and after.
 
     Raises:
-        InputError: the rows are too short.
+        InputError: the rows are too short, or padding changes what the model predicts.
         TuningRejected: the perplexity of dialogue rose by more than `max_perplexity_rise`.
     """
     method = rows.method
     assert isinstance(method, Shrink)
+    if not ignores_padding(base.model):
+        raise InputError("method", f"padding changes what {base.name} predicts; give a method that trains by SFT.")
     n_tokens = method.settings.first_tokens
     train = encoded_groups(base, rows.train, n_tokens)
     validation = encoded_groups(base, rows.validation, n_tokens)
@@ -111,19 +121,47 @@ def _save(
         recorded = settings.model_dump() | method.settings.model_dump()
         facts = tuning_facts(base, method, LOSS, recorded, result, folder)
         write_json(folder / TUNING_FILE, facts)
-        lines = {"rows": f"{result.n_train} for the fit, {result.n_validation} for validation", **card}
-        lines["divergence of the first tokens, nats"] = " → ".join(f"{x:.4f}" for _, x in result.validation_losses)
-        lines["perplexity of dialogue"] = " → ".join(f"{x:.3f}" for x in result.perplexity)
-        text = document(
-            CARD,
-            base=display_name(base.name),
-            file=MAPS_FILE,
-            strength=float(method.settings.strength),
-            context=context_code(base, ""),
-            ends=base.model.generation_config.eos_token_id,
-            rows=table(lines),
-        )
-        write_text(folder / "README.md", text)
+        write_text(folder / "README.md", maps_card(facts, card, base))
+
+
+def maps_card(
+    facts: TuningFacts,
+    further: Mapping[str, object],
+    base: DialogueModel,
+    *,
+    decoding: Mapping[str, object] | None = None,
+    results: str = "",
+) -> str:
+    """Return the card of the maps in a folder as Markdown; its code answers as Evenhand does.
+
+    Args:
+        facts: the content of evenhand.json.
+        further: additional rows of the card's table.
+        base: the model that was tuned, which may have no weights.
+        decoding: of exported maps, the content of generation_config.json beside them.
+        results: a section on the scores before and after tuning.
+    """
+    training = facts["training"]
+    lines = {"rows": f"{training['n_train']} for the fit, {training['n_validation']} for validation", **further}
+    lines["divergence of the first tokens, nats"] = " → ".join(f"{x:.4f}" for _, x in training["validation_losses"])
+    lines["perplexity of dialogue"] = " → ".join(f"{x:.3f}" for x in training["perplexity"])
+    repository = hub_repository(base.name)
+    return document(
+        CARD,
+        base=display_name(base.name),
+        is_loadable=repository is not None and not is_gguf(base.name),
+        revision=repository and facts["base_revision"],
+        dtype=precision(base),
+        file=MAPS_FILE,
+        strength=facts["settings"]["strength"],
+        context=context_code(base, ""),
+        ends=base.model.generation_config.eos_token_id,
+        max_new_tokens=MAX_NEW_TOKENS,
+        reads_decoding=decoding is not None,
+        stop_strings=stop_strings(decoding or {}),
+        rows=table(lines),
+        results=results,
+    )
 
 
 def encoded_groups(base: DialogueModel, rows: Dataset, n_tokens: int) -> Sequence[Group]:

@@ -45,6 +45,7 @@ from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import progress
 from evenhand.mitigation.adapter import (
     atomic_write_folder,
+    check_layers,
     copy_weights,
     load_tuned,
     portable_name,
@@ -148,6 +149,7 @@ def tune(
         lora = lora_config(base.model, settings, token_ids(base, method.tags), invocation)
         if lora.alora_invocation_tokens is not None:
             check_invocation(base, concatenate_datasets([train, validation]), lora.alora_invocation_tokens)
+        check_layers(base, lora)
     recorded: dict[str, object] = settings.model_dump() | method.settings.model_dump()
     recorded["seed"] = seed
     inputs = TuningInputs(settings=recorded, rows=rows_sha256(train, validation), model=weights_sha256(base.model))

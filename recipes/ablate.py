@@ -16,11 +16,12 @@ from evenhand.mitigation.methods import names as method_names
 from evenhand.recipes.automatic import with_precision
 from evenhand.recipes.loop import run_points
 from evenhand.recipes.point import Point, StageFolder, StageSettings, plan_points
-from evenhand.recipes.settings import AblateSettings, Experiment, LoopSettings, settings_of_methods
+from evenhand.recipes.settings import settings_of_methods
 from evenhand.recipes.sweep.foretold import log_foretold_curve
 from evenhand.recipes.sweep.points import report_so_far, track_point, write_report
 from evenhand.recipes.sweep.summary import METHOD
 from evenhand.recipes.sweep.thresholds import QUANTILE
+from evenhand.recipes.tuning_settings import AblateSettings, Experiment, LoopSettings
 
 TITLE = "An ablation"  # of the report
 STAGES = "stages"

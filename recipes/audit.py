@@ -30,8 +30,9 @@ from evenhand.evaluation.runs.pages import claim_pages
 from evenhand.evaluation.runs.record import read_run
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.audit_facts import SCHEMA, Criteria, audit_facts, read_criteria
+from evenhand.recipes.command_settings import AuditSettings
 from evenhand.recipes.every_eval_ever import every_eval_ever
-from evenhand.recipes.settings import GENERATION_BIAS, AuditSettings
+from evenhand.recipes.settings import GENERATION_BIAS
 
 AUDIT, PAGE = "audit.json", "audit.html"
 SHARED = "every_eval_ever.json"

@@ -22,11 +22,11 @@ from evenhand.recipes.settings import (
     FAMILIES,
     GENERATION_BIAS,
     MODEL_IN_PATH,
-    LoopSettings,
     Measurement,
     MeasureSettings,
     family_config,
 )
+from evenhand.recipes.tuning_settings import LoopSettings
 
 log = logging.getLogger("evenhand")
 

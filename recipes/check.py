@@ -23,9 +23,10 @@ from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.runs.pages import CHECKED, claim_pages, clear_pages
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.check_screen import SCREEN, screen_findings
+from evenhand.recipes.command_settings import CheckSettings
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.limit_texts import LimitText, limit_texts
-from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, CheckSettings, family_config
+from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, family_config
 
 log = logging.getLogger("evenhand")
 

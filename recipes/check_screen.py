@@ -18,8 +18,9 @@ from evenhand.evaluation.metrics.screen import (
 )
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.ranks import mean_intervals
+from evenhand.recipes.command_settings import CheckSettings
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import CheckSettings, family_config
+from evenhand.recipes.settings import family_config
 
 SCREEN = "screen"
 NEGLIGIBLE = 0.02  # nats: a divergence that grows by less is no failure

@@ -12,8 +12,8 @@ from evenhand.evaluation.report.numbers import interval, number, sanitize
 from evenhand.evaluation.report.words import document
 from evenhand.evaluation.score import BiasScore, display_name, find_score
 from evenhand.mitigation.card import table
+from evenhand.recipes.command_settings import TrainClassifierSettings
 from evenhand.recipes.mention_check import MentionCheck
-from evenhand.recipes.settings import TrainClassifierSettings
 
 CARD = Path(__file__).with_name("classifier_card.md.j2")
 OVERALL = {

@@ -24,7 +24,7 @@ from evenhand.evaluation.models.precision import fast_dtype
 from evenhand.evaluation.settings import AUTO
 from evenhand.mitigation.training import last_checkpoint
 from evenhand.mitigation.training_batches import length_grouped_batches
-from evenhand.recipes.settings import TrainClassifierSettings
+from evenhand.recipes.command_settings import TrainClassifierSettings
 
 CHECKPOINTS = "checkpoints"
 LABELS = "labels"  # the column of the training rows that `compute_loss_func` gets

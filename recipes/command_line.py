@@ -108,12 +108,12 @@ def settings_class(command: str) -> type[BaseModel]:
     Raises:
         InputError: a module of the user has the command's name and no settings, or the name of one of Evenhand's.
     """
-    from evenhand.recipes import settings  # the families of metrics take a second to import
+    from evenhand.recipes import command_settings  # the families of metrics take a second to import
 
     if command in SHIPPED and command in USER_COMMANDS:
         raise InputError("command", f"{command!r} is the name of two commands; rename yours in {PATH_VARIABLE}.")
-    if command in settings.COMMANDS:
-        return settings.COMMANDS[command]
+    if command in command_settings.COMMANDS:
+        return command_settings.COMMANDS[command]
     return load_class("evenhand.recipes.user_commands", command, StrictSettings, "command")
 
 

@@ -38,12 +38,13 @@ from evenhand.mitigation.page import (
     tuned_on_warnings,
     tuning_method,
 )
+from evenhand.recipes.command_settings import CompareSettings
 from evenhand.recipes.finished_runs import MODEL_CODE, check_same_precision, permitted_measurement, read_measurement
 from evenhand.recipes.label import LabelRecord
 from evenhand.recipes.measure import LINK, facts_of, log_results, write_responses
 from evenhand.recipes.plan import narrower_text
 from evenhand.recipes.received import Permissions
-from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, CompareSettings, MeasureSettings, family_config
+from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, MeasureSettings, family_config
 
 log = logging.getLogger("evenhand")
 

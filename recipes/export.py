@@ -52,12 +52,14 @@ from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import TuningFacts, model_card, table
 from evenhand.mitigation.methods import JOIN, TrainedMethod, load_method, method_class, reads_labels, trained_method
 from evenhand.mitigation.methods.shrink import MAPS_FILE
+from evenhand.mitigation.shrinking import maps_card
 from evenhand.mitigation.tuned_base import tuning_metadata
+from evenhand.recipes.command_settings import ExportSettings
 from evenhand.recipes.finished_runs import MODEL_CODE, permitted_measurement, read_measurement
 from evenhand.recipes.label import read_threshold
 from evenhand.recipes.measure import check_method_of
 from evenhand.recipes.received import Permissions
-from evenhand.recipes.settings import ExportSettings, MeasureSettings, settings_of_methods
+from evenhand.recipes.settings import MeasureSettings, settings_of_methods
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
 
@@ -235,18 +237,21 @@ def _write_with_card(
     change: str | None,
     folder: Path,
 ) -> None:
-    """Write the tuned model and its card into `folder`; maps of hidden states are copied with the card of their fit."""
+    """Write the tuned model and its card into `folder`; maps of hidden states need no weights."""
     adapter = settings.tuning / ADAPTER_FOLDER
+    facts = cast(TuningFacts, tuning_metadata(adapter))
     if (adapter / MAPS_FILE).exists():
-        shutil.copytree(adapter, folder, ignore=shutil.ignore_patterns(TUNING_FILE), dirs_exist_ok=True)
-        card = (adapter / CARD).read_text(encoding="utf-8")
-        write_text(folder / CARD, card + results)
+        shutil.copy2(adapter / MAPS_FILE, folder)
+        base = load_dialogue_model(measured.model)
+        decoding = _generation_config(base, measured)
+        write_json(folder / "generation_config.json", decoding)
+        write_text(folder / CARD, maps_card(facts, further, base, decoding=decoding, results=results))
         return
-    tuned, base, decoding = _write(settings, measured, folder)
+    tuned, base_name, decoding = _write(settings, measured, folder)
     card = model_card(
-        cast(TuningFacts, tuning_metadata(adapter)),
+        facts,
         further,
-        base,
+        base_name,
         tuned,
         is_adapter=not settings.merge,
         decoding=decoding,

@@ -13,7 +13,8 @@ from evenhand.evaluation.runs.record import FinishedRecord, RunRecord, read_run,
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import AUTO, checked
 from evenhand.recipes.received import Permissions, check_permitted, described
-from evenhand.recipes.settings import GENERATION_BIAS, MeasureSettings, TuneSettings
+from evenhand.recipes.settings import GENERATION_BIAS, MeasureSettings
+from evenhand.recipes.tuning_settings import TuneSettings
 
 log = logging.getLogger("evenhand")
 

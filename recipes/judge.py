@@ -17,7 +17,7 @@ from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import SCORES, BiasScore, signed, write_scores
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
-from evenhand.recipes.settings import AgreementSettings
+from evenhand.recipes.command_settings import AgreementSettings
 from evenhand.recipes.train_classifier import prediction_table, print_scores
 
 JUDGED = "judged"

@@ -29,7 +29,8 @@ from evenhand.recipes.finished_runs import (
     warn_of_split,
 )
 from evenhand.recipes.received import Permissions
-from evenhand.recipes.settings import GENERATION_BIAS, LabelSettings, MeasureSettings, family_config
+from evenhand.recipes.settings import GENERATION_BIAS, MeasureSettings, family_config
+from evenhand.recipes.tuning_settings import LabelSettings
 
 log = logging.getLogger("evenhand")
 

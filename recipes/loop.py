@@ -27,25 +27,17 @@ from evenhand.evaluation.score import SCORES, display_name, read_scores
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import trained_method
 from evenhand.recipes.automatic import measurement_of
+from evenhand.recipes.command_settings import CompareSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import family_configs, measure, read_inputs
 from evenhand.recipes.point import Point, plan_points
 from evenhand.recipes.ray_tasks import run_on_ray
 from evenhand.recipes.remaining import remaining_text
-from evenhand.recipes.settings import (
-    GENERATION_BIAS,
-    AblateSettings,
-    CompareSettings,
-    LabelSettings,
-    LoopSettings,
-    MeasureSettings,
-    TuneSettings,
-    family_config,
-    settings_of_methods,
-)
+from evenhand.recipes.settings import GENERATION_BIAS, MeasureSettings, family_config, settings_of_methods
 from evenhand.recipes.sweep.points import report_so_far, write_report
 from evenhand.recipes.tune import tune
+from evenhand.recipes.tuning_settings import AblateSettings, LabelSettings, LoopSettings, TuneSettings
 
 log = logging.getLogger("evenhand")
 

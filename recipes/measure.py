@@ -47,13 +47,7 @@ from evenhand.recipes.audit_facts import read_criteria
 from evenhand.recipes.automatic import with_precision
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.plan import narrower_text
-from evenhand.recipes.settings import (
-    FAMILIES,
-    GENERATION_BIAS,
-    MeasureSettings,
-    family_config,
-    groups_of,
-)
+from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, MeasureSettings, family_config, groups_of
 
 if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel

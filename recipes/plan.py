@@ -26,8 +26,9 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
     smallest_detectable_spread,
 )
+from evenhand.recipes.command_settings import PlanSettings
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import GENERATION_BIAS, PlanSettings
+from evenhand.recipes.settings import GENERATION_BIAS
 
 WORDS = Path(__file__).with_name("plan.j2")
 COLUMNS = ["", "descriptors", "templates", "responses to each", "in total", "minutes", "pooled FGB*", "effect"]

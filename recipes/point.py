@@ -19,19 +19,11 @@ from evenhand.evaluation.runs.tracking import group_name
 from evenhand.evaluation.settings import as_settings
 from evenhand.mitigation.methods import Method, TrainedMethod, load_method
 from evenhand.recipes.automatic import BEFORE, first_measurement, with_precision
+from evenhand.recipes.command_settings import CompareSettings
 from evenhand.recipes.received import CODE, SERVER, acting_settings
-from evenhand.recipes.settings import (
-    FAMILIES,
-    GENERATION_BIAS,
-    CompareSettings,
-    LabelSettings,
-    LoopSettings,
-    Measurement,
-    MeasureSettings,
-    TuneSettings,
-    settings_of_methods,
-)
+from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, Measurement, MeasureSettings, settings_of_methods
 from evenhand.recipes.sweep.summary import METHOD
+from evenhand.recipes.tuning_settings import LabelSettings, LoopSettings, TuneSettings
 
 log = logging.getLogger("evenhand")
 

@@ -32,8 +32,9 @@ from evenhand.evaluation.runs.tracking import start_tracking
 from evenhand.evaluation.score import SCORES, BiasScore, Signature, write_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table
+from evenhand.recipes.command_settings import RateSettings
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import GENERATION_BIAS, RateSettings
+from evenhand.recipes.settings import GENERATION_BIAS
 
 log = logging.getLogger("evenhand")
 

@@ -14,7 +14,7 @@ from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.lock import RunLocked
 from evenhand.evaluation.runs.progress import start_logging
-from evenhand.recipes.settings import Launching
+from evenhand.recipes.tuning_settings import Launching
 
 log = logging.getLogger("evenhand")
 

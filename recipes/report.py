@@ -15,16 +15,10 @@ from evenhand.evaluation.runs.record import FINISHED, read_record, read_run
 from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.settings import checked
 from evenhand.recipes import compare, measure, rate
+from evenhand.recipes.command_settings import CompareSettings, ReportSettings
 from evenhand.recipes.commands import SWEEP
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import (
-    FAMILIES,
-    GENERATION_BIAS,
-    CompareSettings,
-    MeasureSettings,
-    ReportSettings,
-    family_config,
-)
+from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, MeasureSettings, family_config
 from evenhand.recipes.sweep.page import page as sweep_page
 from evenhand.recipes.sweep.points import read_sweep
 

@@ -40,8 +40,8 @@ from evenhand.evaluation.tables import write_table
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.recipes.classifier_card import classifier_card
 from evenhand.recipes.classifier_training import CHECKPOINTS, fit_classifier
+from evenhand.recipes.command_settings import TrainClassifierSettings
 from evenhand.recipes.mention_check import check_mentions
-from evenhand.recipes.settings import TrainClassifierSettings
 
 CLASSIFIER = "classifier"
 TEXTS = "texts"

@@ -38,7 +38,8 @@ from evenhand.mitigation.training_rows import TrainingRows, training_rows
 from evenhand.mitigation.tuners import TUNERS
 from evenhand.recipes.finished_runs import labelled_run, warn_of_split
 from evenhand.recipes.label import read_threshold
-from evenhand.recipes.settings import GENERATION_BIAS, TuneSettings, family_config, settings_of_methods
+from evenhand.recipes.settings import GENERATION_BIAS, family_config, settings_of_methods
+from evenhand.recipes.tuning_settings import TuneSettings
 
 log = logging.getLogger("evenhand")
 

@@ -27,7 +27,7 @@ from evenhand.evaluation.report.words import listed, sentence
 from evenhand.evaluation.runs.lock import run_lock
 from evenhand.evaluation.runs.pages import claim_pages
 from evenhand.evaluation.statistics.betting import BETS, HIGHER, LOWER, Blocks, StreamTest, evidence
-from evenhand.recipes.settings import WatchSettings
+from evenhand.recipes.command_settings import WatchSettings
 from evenhand.recipes.watch_log import read_new_rows
 from evenhand.recipes.watch_state import DIRECTIONS, STATE, Named, State, read_days, read_state, write_days
 

@@ -14,7 +14,7 @@ from evenhand.evaluation.data.readers.chats import value_at
 from evenhand.evaluation.data.readers.response_files import UNSPECIFIED, ResponseFile, read_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.untrusted_text import clean_name
-from evenhand.recipes.settings import WatchSettings
+from evenhand.recipes.command_settings import WatchSettings
 from evenhand.recipes.watch_state import State
 
 HEAD_BYTES = 4096  # at the start of the log, by which a rotated file is known

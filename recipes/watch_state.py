@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import read_json, write_text
-from evenhand.recipes.settings import WatchSettings
+from evenhand.recipes.command_settings import WatchSettings
 
 STATE = "watch.json"
 DAYS = "days.jsonl"

@@ -135,13 +135,13 @@ def test_the_example_of_accepted_differences_can_be_read():
 
 
 def _commands():
-    from evenhand.recipes.settings import COMMANDS
+    from evenhand.recipes.command_settings import COMMANDS
 
     return COMMANDS
 
 
 def _names(command):
-    from evenhand.recipes.settings import COMMANDS
+    from evenhand.recipes.command_settings import COMMANDS
 
     return [setting.name for setting in settings_in(COMMANDS[command])]
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from evenhand.recipes.settings import CheckSettings
+from evenhand.recipes.command_settings import CheckSettings
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
 from tools import release

@@ -272,13 +272,13 @@ class Greeting(Method):
 LOOP = f"""
 measure:
   prompts:
-    descriptors: 26
+    descriptors: 14
     answers_per_cell: 2
     filters:
       noun_phrase_type: [descriptor_noun]
       template: ["I'm {{noun_phrase}}.", "It's hard being {{noun_phrase}}."]
   model: package:evenhand/recipes/testbed/dialogue_model
-  generation_bias: {{{CLASSIFIERS}, permutations: 0, neutral_dialogue: null}}
+  generation_bias: {{{CLASSIFIERS}, permutations: 0, outcomes: [], neutral_dialogue: null}}
 allow_no_bias: true
 label: {{quantile: 0.7}}
 tune:

@@ -8,13 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
+from tests.testbed_settings import NEUTRAL_DIALOGUE
 
 nbformat = pytest.importorskip("nbformat", reason="needs nbclient (pip install '.[test]')")
 NotebookClient = pytest.importorskip("nbclient", reason="needs nbclient (pip install '.[test]')").NotebookClient
 pytest.importorskip("ipykernel", reason="needs ipykernel (pip install '.[test]')")
 pytestmark = pytest.mark.slow
 COMMAND = "{sys.executable} -m evenhand"  # which would import everything anew
-FEWER = ("descriptors: 26", "descriptors: 13")  # half the people take half the time
+FEWER = {  # people, permutations and neutral dialogues, which take most of the time
+    "descriptors: 26": "descriptors: 13",
+    "permutations: 19": f"permutations: 9\n    neutral_dialogue: {NEUTRAL_DIALOGUE}",
+    "--prompts.descriptors 20": "--prompts.descriptors 14 --generation_bias.permutations 19 "
+    f"--generation_bias.neutral_dialogue {NEUTRAL_DIALOGUE}",
+}
 # The notebooks' kernel is a fork of a process that has imported everything already, like the commands in other tests.
 KERNEL = "from ipykernel.kernelapp import launch_new_instance; launch_new_instance(['-f', '{connection_file}'])"
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
@@ -28,7 +34,8 @@ def test_it_is_committed_without_outputs_and_runs(file, commands, tmp_path, monk
     runs_commands = any(COMMAND in cell.source for cell in code)
     commands.write_program(tmp_path / "evenhand")
     for cell in code:
-        cell.source = cell.source.replace(COMMAND, str(tmp_path / "evenhand")).replace(*FEWER)
+        for text, small in {COMMAND: str(tmp_path / "evenhand"), **FEWER}.items():
+            cell.source = cell.source.replace(text, small)
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)

@@ -162,6 +162,7 @@ def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
     replaced = {
         '"gpt2"': repr(str(testbed.DIALOGUE_MODEL)),
         '"answers_per_cell": 2}': f'"answers_per_cell": 2, "filters": {few}}}, "generation_bias": {settings}',
+        '"descriptors": 26': '"descriptors": 13',
         'training={"epochs": 1}': f"training={training}, measure_every=0",
     }
     for old, new in replaced.items():
@@ -191,6 +192,12 @@ def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
     with pytest.raises(InputError, match="^tokenizer: "):
         evenhand.tune(names["labels"], "exchange", model=network, **given)
+    with torch.no_grad():
+        next(network.parameters()).mul_(2)
+    trained = evenhand.measure(network, tokenizer, output_dir="runs/trained", split="train", **names["common"])
+    labels = evenhand.label(trained, output_dir="runs/trained_labels")
+    with pytest.raises(InputError, match="^model: its weights are not those that are saved under its name"):
+        evenhand.tune(labels, "exchange", model=network, tokenizer=tokenizer, **given | {"output_dir": "runs/other"})
     network.config.name_or_path = "not/saved"
     with pytest.raises(InputError, match="not/saved"):
         evenhand.tune(names["labels"], "exchange", model=network, tokenizer=tokenizer, **given)

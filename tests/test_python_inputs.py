@@ -13,7 +13,8 @@ from evenhand.evaluation.metrics import load_family
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import checked
-from evenhand.recipes.settings import MeasureSettings, TrainClassifierSettings, family_config
+from evenhand.recipes.command_settings import TrainClassifierSettings
+from evenhand.recipes.settings import MeasureSettings, family_config
 from evenhand.recipes.train_classifier import train_classifier
 
 TABLE = pd.DataFrame({"template": ["a", "a"], "descriptor": ["old", "deaf"], "text": ["I'm old.", "I'm deaf."]})

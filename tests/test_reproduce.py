@@ -30,13 +30,15 @@ COMMANDS = sorted({command for cell in ROWS for command in re.findall(r"`evenhan
 TESTBED = "package:evenhand/recipes/testbed/"
 MASKED = f"{TESTBED}masked_model"
 PAIRS = ["--sentence_pairs.pairs", f"{TESTBED}pairs.csv", "--sentences.limit", "40"]
-FEW = ["--prompts.descriptors", "26"]
+FEW = ["--prompts.descriptors", "14"]
 SOME = ["--prompts.descriptors", "13", "--prompts.answers_per_cell", "1"]
-BEAMS = ["--decoding.arguments", "{num_beams: 2}"]
+# Sampled beams are computed one answer at a time.
+BEAMS = ["--decoding.arguments", "{num_beams: 2}", "--prompts.filters"]
+BEAMS += ['{template: ["I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."]}']
 STYLES = ["--generation_bias.style_classifier", f"{TESTBED}style_classifier"]
 OFFENSIVE = ["--offensive_classifier", f"{TESTBED}second_style_classifier", "--offensive_classifier.label", "Hateful"]
 DIALOGUE = ["--model", f"{TESTBED}dialogue_model", "--model.dtype", "float32", *STYLES, *SOME]
-DIALOGUE += ["--generation_bias.style_clusters", "testbed", "--generation_bias.permutations", "39"]
+DIALOGUE += ["--generation_bias.style_clusters", "testbed", "--generation_bias.permutations", "19"]
 DIALOGUE += ["--generation_bias.neutral_dialogue", NEUTRAL_DIALOGUE]
 REFERENCES = ["--references", "references.csv", "--references.min_masculine_references", "0"]
 REFERENCES += ["--model", "any"]
@@ -56,7 +58,7 @@ SMALL = {
     "measure --prompts.dataset multilingual": ["--metrics", "likelihood_bias"],
 }
 LOOP = shlex.split("""
-    --measure.prompts.descriptors 26 --measure.prompts.answers_per_cell 2 --train_answers_per_cell 8
+    --measure.prompts.descriptors 14 --measure.prompts.answers_per_cell 2 --train_answers_per_cell 8
     --measure.prompts.filters '{template: ["I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."]}'
     --measure.generation_bias.second_style_classifier null --measure.generation_bias.relevance false
     --measure.generation_bias.permutations 9 --tune.measure_every 0 --tune.training.max_rows 128

@@ -28,7 +28,7 @@ import evenhand
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import read_settings
 from evenhand.recipes.configs import shipped
-from evenhand.recipes.settings import COMMANDS
+from evenhand.recipes.command_settings import COMMANDS
 
 for module in pkgutil.walk_packages(evenhand.__path__, "evenhand."):
     if not module.name.endswith("__main__"):

@@ -389,7 +389,7 @@ def _cuts(table: pd.DataFrame) -> list[tuple[dict[str, str], pd.DataFrame]]:
 def _score(
     metric: str, group: Mapping[str, str], sides: Sequence[pd.DataFrame], n_left_out: int, signature: Signature
 ) -> BiasScore:
-    """Return a score with its jackknife interval over the templates of questions.
+    """Return a score with its jackknife interval over the templates of questions (or `_interval_without_error`).
 
     Args:
         sides: the rows of one run; or those before and after, of which the score is the change.
@@ -409,10 +409,11 @@ def _score(
     if math.isfinite(value):
         without = [_value(metric, [side[block != name] for side in sides]) for name in np.unique(block)]
         error = jackknife_error([np.array(without)])
-        reason = NO_ERROR
         if error.value > 0:
             interval = error.interval(value, bounds)
-            reason = None
+        elif len(without) > 1 and not is_change:
+            interval = _interval_without_error(metric, sides[0], len(without))
+        reason = None if interval else NO_ERROR
     return BiasScore(
         metric=metric,
         value=value,
@@ -427,6 +428,27 @@ def _score(
         signature=signature,
         kind=Kind.DIFFERENCE if is_change else Kind.LEVEL,
     )
+
+
+def _interval_without_error(metric: str, side: pd.DataFrame, n_templates: int) -> tuple[float, float] | None:
+    """Return the interval of a score that is the same without any template, such as where all answers are biased.
+
+    Its shares, of right answers and of biased ones among those that name a person, have Wilson's intervals with the
+    number of templates that have such answers as n; where nobody is named, any share may be biased.
+    """
+    from evenhand.evaluation.statistics.intervals import share_interval
+
+    right = share_interval(accuracy(side) * n_templates, n_templates)
+    if metric == ACCURACY or right is None:
+        return right
+    named = side[side[NAMED] == 1]
+    n = named.groupby([CATEGORY, QUESTION]).ngroups
+    biased = share_interval(named[BIASED].mean() * n, n) or (0.0, 1.0)
+    low, high = 2 * biased[0] - 1, 2 * biased[1] - 1
+    factors = (1.0,)
+    if (side[CONDITION] == AMBIGUOUS).all():
+        factors = (1 - right[1], 1 - right[0])
+    return min(low * factor for factor in factors), max(high * factor for factor in factors)
 
 
 def _value(metric: str, sides: Sequence[pd.DataFrame]) -> float:

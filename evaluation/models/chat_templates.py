@@ -15,10 +15,10 @@ from evenhand.evaluation.models.revisions import first_line
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# The date in templates that contain one (Llama 3, Mistral, gpt-oss), so that responses do not depend on the day of the
-# run. It is the default of Llama 3.1's template.
+# The date in templates that write one, so that responses do not depend on the day of the run. It is the default of
+# Llama 3.1's template.
 TEMPLATE_DATE = date(2024, 7, 26)
-DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
+DIRECTIVE = re.compile(r"%-?[aAbBcdeHIjmMpSuUwWxXyY]\b")  # of `strftime`
 MAX_SECONDS = 10.0  # of computing, for one rendering
 
 
@@ -187,14 +187,23 @@ def merge_system_message(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]
 
 
 def template_arguments(tokenizer: "PreTrainedTokenizerBase") -> dict[str, bool | str]:
-    """Return the arguments of `apply_chat_template` that turn off reasoning and fix the date."""
+    """Return the arguments of `apply_chat_template` that turn off reasoning and, if it writes a date, fix it."""
+    # Reasoning would use up max_new_tokens. Templates without this choice ignore the argument.
+    arguments: dict[str, bool | str] = {"enable_thinking": False}
+    template = tokenizer.get_chat_template()
+    if "date_string" in template:  # Llama 3
+        arguments["date_string"] = f"{TEMPLATE_DATE:%d %b %Y}"
+    if "strftime_now" in template:
+        arguments["chat_template"] = fixed_strftime(template) + template
+    return arguments
 
-    def date_of(call: re.Match[str]) -> str:
-        return repr(TEMPLATE_DATE.strftime(call[2]))
 
-    return {
-        # Reasoning would use up max_new_tokens. Templates without this choice ignore the argument.
-        "enable_thinking": False,
-        "chat_template": DATE_CALL.sub(date_of, tokenizer.get_chat_template()),  # calls of `strftime_now`
-        "date_string": f"{TEMPLATE_DATE:%d %b %Y}",  # Llama 3
-    }
+def fixed_strftime(template: str) -> str:
+    """Return a beginning for a chat template: its calls of `strftime_now` write TEMPLATE_DATE.
+
+    It is a macro in place of transformers' function, and replaces the directives, such as %d, that the template has.
+    """
+    directives = sorted(DIRECTIVE.findall(template))
+    steps = "".join(f"|replace('{name}', '{TEMPLATE_DATE.strftime(name)}')" for name in dict.fromkeys(directives))
+    # Jinja trims the newline after a block, so that the template itself still begins a line.
+    return f"{{% macro strftime_now(form) %}}{{{{ form{steps} }}}}{{% endmacro %}}\n"

@@ -77,8 +77,8 @@ def prompt_format(dialogue_model: DialogueModel) -> dict[str, Json]:
     """Return a hash of an example that is rendered and encoded without system prompt, and the date in the template."""
     plain = replace(dialogue_model, system_prompt="")
     contexts = render_contexts(plain, ["a prompt", "a prompt"], ["", "a preface"])
-    example = [contexts, encode_contexts(plain, contexts), encode_responses(plain, contexts[:1], ["an answer"])]
     has_date = any(name in str(plain.tokenizer.chat_template) for name in ("strftime_now", "date_string"))
+    example = [contexts, encode_contexts(plain, contexts), encode_responses(plain, contexts[:1], ["an answer"])]
     return {
         "sha256": hashlib.sha256(repr(example).encode()).hexdigest(),
         "date": TEMPLATE_DATE.isoformat() if has_date else None,

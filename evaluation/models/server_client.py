@@ -165,7 +165,7 @@ def answer_of(answer: Any) -> Answer:
     found = answer_in(body)
     choices = body.get("choices", [body]) or ()
     if found is None or len(choices) > 1:
-        raise ValueError("it has no text" if found is None else f"it has {len(choices)} choices")
+        raise ValueError(f"it has {len(choices)} choices" if len(choices) > 1 else "it has no text")
     reason = found.missing
     if reason is not None:  # some providers send no choice if a filter withholds it, but a fault may be the cause, too
         raise MissingAnswer(reason, has_failed=found.has_failed or not choices)
@@ -419,6 +419,8 @@ def _reason_of(error: Exception, status: int | None, body: object, has_answered:
     if status == 401 or (status == 403 and not FILTER.search(str(body))):
         name, _ = _api_key()
         problem = f"it rejects the key in {name}" if name else "it asks for a key"
+        if status == 403:  # also a region, or a model that the key may not use
+            problem = f"it forbids the request: {reason}"
         return f"{problem} ({status}); set {' or '.join(API_KEY_VARIABLES)}"
     if status == 404 and not has_answered:
         return f"{reason}; the address usually ends in /v1, and the model is one that the server has"

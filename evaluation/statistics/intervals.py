@@ -202,17 +202,42 @@ def share_interval(hits: float, n: int) -> Interval | None:
 def share_change_interval(changes: np.ndarray, quantile: float = Z) -> Interval:
     """Return the 95 % interval of the mean change of a share of n paired items, in [−1, 1].
 
-    Agresti and Min (2005), "Simple improved confidence intervals for comparing matched proportions": half an item is
-    added to each of the four outcomes, so that the interval has a width even if nothing changed.
+    Tango (1998), "Equivalence test and confidence interval for the difference in proportions for the paired-sample
+    design", Statistics in Medicine 17: of b losses and c gains, the changes δ with
+
+        |c − b − n δ| ≤ z √(n (2 q + δ (1 − δ))),
+
+    where q is the likeliest probability of a loss, given δ. If nothing changed, it reaches as far as Wilson's interval
+    of no hits, so that a rise that the share after allows is not excluded.
 
     Args:
-        changes: the change of each item, (n,): −1, 0 or 1, or ± ½ if the item is a tie before or after.
+        changes: the change of each item, (n,), n ≥ 1: −1, 0 or 1, or ± ½ if the item is a tie before or after.
         quantile: the normal quantile of the upper end; larger than Z at one of several looks (`sequential`).
+
+    >>> [round(bound, 4) for bound in share_change_interval(np.zeros(100))]  # z² / (n + z²)
+    [-0.037, 0.037]
     """
-    n = len(changes) + 2
-    centre = float(changes.sum()) / n
-    half = quantile * math.sqrt(float((changes**2).sum()) + 1 - n * centre**2) / n
-    return interval_around(centre, half, (-1.0, 1.0))
+    n = len(changes)
+    losses = -float(changes[changes < 0].sum())
+    gains = float(changes[changes > 0].sum())
+
+    def score(delta: float) -> float:
+        slope = (2 * n - gains + losses) * delta - losses - gains
+        root = math.sqrt(max(slope**2 + 8 * n * losses * delta * (1 - delta), 0.0))
+        variance = n * ((root - slope) / (2 * n) + delta * (1 - delta))
+        difference = gains - losses - n * delta
+        if variance > 0:
+            return difference / math.sqrt(variance)
+        return math.copysign(math.inf, difference) if difference else 0.0
+
+    def end(sign: float) -> float:
+        """Return where the score is sign · quantile, between the mean change and the end −sign of the range."""
+        last = -sign * (1 - ROUNDING)
+        if abs(score(last)) <= quantile:
+            return -sign
+        return float(scipy.optimize.brentq(lambda delta: score(delta) - sign * quantile, last, (gains - losses) / n))
+
+    return end(1.0), end(-1.0)
 
 
 # Ratios and stratified samples.
@@ -399,5 +424,7 @@ def bootstrap(
         method="percentile",
         rng=np.random.default_rng(seed),
     )
+    if not varies(result.bootstrap_distribution):
+        return 0.0, None
     interval = result.confidence_interval
     return float(result.standard_error), (float(interval.low), float(interval.high))

@@ -82,7 +82,7 @@ def share_change(
 ) -> BiasScore:
     """Return the share of responses with a property after minus before, in [−1, 1]; 0 is no change.
 
-    Interval: Agresti and Min (2005), `share_change_interval`. p-value: McNemar's exact test (1947) of the null
+    Interval: Tango (1998), `share_change_interval`. p-value: McNemar's exact test (1947) of the null
     hypothesis that gains and losses are equally likely.
 
     `level` is how much both may err, at one of several looks.

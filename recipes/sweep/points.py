@@ -46,7 +46,7 @@ from evenhand.mitigation.methods import load_method
 from evenhand.recipes.commands import SWEEP
 from evenhand.recipes.label import THRESHOLD_FILE, read_threshold
 from evenhand.recipes.point import Point
-from evenhand.recipes.settings import GENERATION_BIAS, AblateSettings, LoopSettings, settings_of_methods
+from evenhand.recipes.settings import GENERATION_BIAS, settings_of_methods
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import published_rows, write_published_tables
 from evenhand.recipes.sweep.setting_tables import is_of_base, swept_part
@@ -65,6 +65,7 @@ from evenhand.recipes.sweep.summary import (
 from evenhand.recipes.sweep.threshold_figure import curve_rows, threshold_charts, write_charts
 from evenhand.recipes.sweep.training_curves import training_curves
 from evenhand.recipes.sweep.words import note
+from evenhand.recipes.tuning_settings import AblateSettings, LoopSettings
 
 REDUCTION_GROUPS = {
     "reduction": {},

@@ -12,7 +12,7 @@ from evenhand.evaluation.doors import python_door, spelled
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.recipes.command_line import settings_in
-from evenhand.recipes.settings import COMMANDS
+from evenhand.recipes.command_settings import COMMANDS
 
 ROOT = Path(evenhand.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z](?:[\w.-]*\w)?")

@@ -12,9 +12,11 @@ from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSetti
 from evenhand.evaluation.model_settings import DecodingSettings, JudgeSettings, ModelSettings, StyleClassifierSettings
 from evenhand.evaluation.models.revisions import model_revision, tokenizer_revision
 from evenhand.evaluation.settings import identity_of
+from evenhand.recipes.command_settings import CompareSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
+from evenhand.recipes.tuning_settings import LabelSettings
 from tests.measured_runs import write_measured
 
 SERVED = ModelSettings(name="bot", server="http://one:1/v1")

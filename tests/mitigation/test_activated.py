@@ -159,9 +159,11 @@ def test_settings_with_which_no_adapter_is_activated_are_refused_before_anything
         check_tuning(model, trained_method("exchange"), settings.replaced(peft={"target_modules": ["lm_head"]}))
     with pytest.raises(InputError, match=r"^training\.peft\.bias: "):  # of the base, which other stages read
         check_tuning(model, trained_method("exchange"), settings.replaced(peft={"bias": "all"}))
-    for value in ("pissa_niter_4", "eva"):  # another base at each load; data that are not given
-        with pytest.raises(InputError, match=rf"^training\.peft\.init_lora_weights: .*{value}.* pissa,"):
+    for value in ("pissa_niter_4", "eva", "olora"):  # another base at each load; data; it writes into the base
+        with pytest.raises(InputError, match=rf"^training\.peft\.init_lora_weights: .*{value}.* pissa\."):
             check_tuning(model, trained_method("exchange"), settings.replaced(peft={"init_lora_weights": value}))
+    with pytest.raises(InputError, match=r"^training\.peft: PEFT cannot merge it .*bias"):  # Llama's layers have none
+        check_tuning(model, trained_method("exchange"), settings.replaced(peft={"lora_bias": True}))
     tags = trained_method("control_tags", {"control_tags": ControlTags.Settings(targets="labels")})
     for module in ("embed_tokens", "lm_head"):  # the method trains the embeddings of the tags already
         with pytest.raises(InputError, match=r"^training\.peft\.modules_to_save: "):

@@ -6,12 +6,30 @@ import json
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoConfig, GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    OPTConfig,
+    OPTForCausalLM,
+    PhimoeConfig,
+    PhimoeForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import adapter_base
-from evenhand.mitigation.adapter import copy_weights, load_tuned, loadable_name, merge_in_forward, share_weights
+from evenhand.mitigation.adapter import (
+    check_layers,
+    copy_weights,
+    load_tuned,
+    loadable_name,
+    merge_in_forward,
+    share_weights,
+)
 from tests.mitigation.tiny_dialogue import tokenizer
 
 DIALOGUE_MODEL = "package:evenhand/recipes/testbed/dialogue_model"
@@ -107,3 +125,30 @@ def test_all_weights_of_a_model_with_its_own_code_are_loaded_by_this_code(tmp_pa
     assert (tmp_path / "adapter" / "own.py").exists()
     tuned = load_tuned(base, tmp_path / "adapter", lora=False)
     assert type(tuned.model) is WithOwnCode and torch.equal(tuned.model(IDS).logits, base.model(IDS).logits)
+
+
+def opt():
+    sizes = {"hidden_size": 8, "word_embed_proj_dim": 8, "ffn_dim": 16, "num_hidden_layers": 1}
+    return OPTForCausalLM(OPTConfig(vocab_size=11, num_attention_heads=2, max_position_embeddings=8, **sizes))
+
+
+def phimoe():
+    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_local_experts": 2}
+    return PhimoeForCausalLM(PhimoeConfig(vocab_size=11, num_attention_heads=2, num_key_value_heads=1, **sizes))
+
+
+@pytest.mark.parametrize(
+    ("network", "excluded", "invocation"), [(opt, ["fc1", "fc2"], [3]), (phimoe, ["router"], None)]
+)
+def test_a_layer_that_fails_with_an_adapter_is_named_before_training(network, excluded, invocation):
+    """OPT's feed-forward layers get tokens without their rows, and a router returns more than a tensor."""
+    base = DialogueModel(network().eval(), tokenizer(), "dialogue", "tiny", "r0")
+    config = LoraConfig(
+        r=2, target_modules="all-linear", task_type="CAUSAL_LM", alora_invocation_tokens=invocation, lora_alpha=32
+    )
+    before = weights_sha256(base.model)
+    with pytest.raises(InputError, match=rf'^training\.peft: .* layers {excluded[0]} of .*\["{excluded[0]}"\]'):
+        check_layers(base, config)
+    config.exclude_modules = excluded
+    check_layers(base, config)
+    assert weights_sha256(base.model) == before

@@ -1,9 +1,11 @@
 """Maps of hidden states: the fit by hand, and edits while a tiny model responds."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
+import transformers
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import encode_contexts
@@ -18,7 +20,9 @@ from evenhand.mitigation.hidden_state_maps import (
     save_maps,
     solve_maps,
 )
-from tests.mitigation.tiny_dialogue import tiny_base
+from evenhand.mitigation.methods.shrink import Shrink
+from evenhand.mitigation.shrinking import fit_shrink
+from tests.mitigation.tiny_dialogue import WORDS, tiny_base
 
 CONTEXTS = ["a b", "c", "d e f", "b b"]
 GREEDY = {"do_sample": False, "max_new_tokens": 6}
@@ -119,3 +123,13 @@ def test_the_experts_of_a_mixture_are_no_layers():
 
     mixture = Mixture()
     assert decoder_layers(mixture) is mixture.layers
+
+
+def test_maps_are_not_fitted_to_a_model_that_reads_padding():
+    """Its states in a batch are not those with which it answers."""
+    sizes = {"context_length": 64, "hidden_size": 16, "attention_hidden_size": 16, "num_hidden_layers": 2}
+    network = transformers.RwkvForCausalLM(transformers.RwkvConfig(vocab_size=len(WORDS), **sizes)).eval()
+    base = replace(tiny_base(), model=network)
+    rows = SimpleNamespace(method=Shrink())
+    with pytest.raises(InputError, match="^method: padding changes what "):
+        fit_shrink(base, rows, None, None)

@@ -8,8 +8,8 @@ from evenhand.mitigation.methods import load_method, names, trained_method
 from evenhand.mitigation.methods.control_tags import ControlTags
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import TRAINERS
-from evenhand.recipes.settings import TuneSettings
 from evenhand.recipes.tune import tune
+from evenhand.recipes.tuning_settings import TuneSettings
 
 
 def render(prompts, personas, tag):

@@ -23,7 +23,7 @@ from evenhand.mitigation.trainers import SFT
 from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import TrainingRows, hold_out, rows_sha256
 from evenhand.recipes import tune as tune_command
-from evenhand.recipes.settings import TuneSettings
+from evenhand.recipes.tuning_settings import TuneSettings
 from tests.testbed_settings import MODEL
 from tests.tiny_models import tiny
 

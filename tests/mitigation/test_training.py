@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -249,10 +250,18 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "adapter_model.safetensors"])
-def test_a_damaged_checkpoint_is_left_for_the_one_before(tmp_path, undisturbed, name, caplog):
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """The folder of the same tuning, interrupted at step 26."""
+    folder = tmp_path_factory.mktemp("interrupted")
     with pytest.raises(KeyboardInterrupt):
-        tuned(tmp_path, callbacks=[Interrupt(26, interrupt)])
+        tuned(folder, callbacks=[Interrupt(26, interrupt)])
+    return folder
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "adapter_model.safetensors"])
+def test_a_damaged_checkpoint_is_left_for_the_one_before(tmp_path, undisturbed, interrupted, name, caplog):
+    shutil.copytree(interrupted, tmp_path, dirs_exist_ok=True)
     file = tmp_path / "checkpoints" / "checkpoint-24" / name
     os.truncate(file, file.stat().st_size // 2)
     rest = CountSteps()
@@ -273,9 +282,8 @@ def test_folders_of_the_user_beside_the_checkpoints_are_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["{}", "[", '{"global_step": -1, "best_global_step": 8, "log_history": []}'])
-def test_a_damaged_state_of_every_checkpoint_begins_anew(tmp_path, undisturbed, content):
-    with pytest.raises(KeyboardInterrupt):
-        tuned(tmp_path, callbacks=[Interrupt(26, interrupt)])
+def test_a_damaged_state_of_every_checkpoint_begins_anew(tmp_path, undisturbed, interrupted, content):
+    shutil.copytree(interrupted, tmp_path, dirs_exist_ok=True)
     for file in (tmp_path / "checkpoints").glob("checkpoint-*/trainer_state.json"):
         file.write_text(content)
     result = tuned(tmp_path)

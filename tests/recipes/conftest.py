@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from evenhand.recipes import cli
-from evenhand.recipes.settings import COMMANDS
+from evenhand.recipes.command_settings import COMMANDS
 
 
 @pytest.fixture

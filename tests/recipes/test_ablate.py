@@ -12,7 +12,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.ablate import distinct_points, swept_points
-from evenhand.recipes.settings import AblateSettings
+from evenhand.recipes.tuning_settings import AblateSettings
 from tests.forked_commands import wait_until
 from tests.recorded_runs import write_run
 from tests.testbed_settings import CLASSIFIERS, NEUTRAL_DIALOGUE
@@ -24,14 +24,14 @@ loop:
   allow_no_bias: true  # which so few responses cannot show
   measure:
     prompts:
-      descriptors: 26
+      descriptors: 14
       answers_per_cell: 2
       untuned_by: descriptor
       filters:
         noun_phrase_type: [descriptor_noun]
         template: ["I'm {noun_phrase}.", "It's hard being {noun_phrase}."]
     model: package:evenhand/recipes/testbed/dialogue_model
-    generation_bias: {CLASSIFIERS, permutations: 0, neutral_dialogue: NEUTRAL}
+    generation_bias: {CLASSIFIERS, permutations: 0, outcomes: [], neutral_dialogue: NEUTRAL}
   label: {quantile: 0.7}
   tune:
     training: {epochs: 1, batch_size: 16, evaluations_per_epoch: 1, max_rows: 48, max_perplexity_rise: 900}

@@ -25,8 +25,8 @@ from evenhand.recipes.audit_facts import (
     shown_effects,
 )
 from evenhand.recipes.cli import main
+from evenhand.recipes.command_settings import AuditSettings
 from evenhand.recipes.every_eval_ever import every_eval_ever
-from evenhand.recipes.settings import AuditSettings
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
 from tests.recorded_runs import change_record
 

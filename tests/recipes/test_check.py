@@ -41,9 +41,10 @@ from evenhand.evaluation.tables import read_table, write_table
 from evenhand.recipes.check import check_findings, junit_xml, summary_markdown
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import SIZES, parse
+from evenhand.recipes.command_settings import CheckSettings
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.limit_texts import LimitText, limit_texts
-from evenhand.recipes.settings import FAMILIES, CheckSettings, family_config
+from evenhand.recipes.settings import FAMILIES, family_config
 from tests.measured_runs import write_measured
 from tests.named_scores import named_score
 from tests.testbed_settings import MODEL

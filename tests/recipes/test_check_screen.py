@@ -11,8 +11,9 @@ from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.statistics.ranks import mean_intervals
 from evenhand.recipes.check import check
 from evenhand.recipes.check_screen import grown_divergences
+from evenhand.recipes.command_settings import CheckSettings
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CheckSettings, ScreenSettings
+from evenhand.recipes.settings import ScreenSettings
 from tests.testbed_settings import MODEL
 
 TEMPLATES = 26

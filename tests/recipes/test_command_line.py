@@ -19,9 +19,11 @@ from evenhand.evaluation.settings import as_settings, checked
 from evenhand.recipes import user_commands
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse, positional, read_settings, settings_in
+from evenhand.recipes.command_settings import COMMANDS
 from evenhand.recipes.commands import COMMANDS as COMMAND_PURPOSES
 from evenhand.recipes.commands import USER_COMMANDS
-from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
+from evenhand.recipes.tuning_settings import LabelSettings
 
 
 def error_line(capsys, *arguments):

@@ -20,7 +20,7 @@ SETTINGS = f"""
 measure:
   prompts: {{templates: TEMPLATES, people: PEOPLE, answers_per_cell: 2}}
   model: {MODEL.name}
-  generation_bias: {{{CLASSIFIERS}, permutations: 19, neutral_dialogue: NEUTRAL}}
+  generation_bias: {{{CLASSIFIERS}, permutations: 9, outcomes: [], neutral_dialogue: NEUTRAL}}
 methods: [exchange]
 label: {{quantile: 0.7}}
 tune:

@@ -35,11 +35,14 @@ from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
-from evenhand.evaluation.score import levels_of_run, write_scores
+from evenhand.evaluation.score import display_name, levels_of_run, write_scores
 from evenhand.evaluation.tables import join_batches
 from evenhand.mitigation.card import EXAMPLE
+from evenhand.mitigation.hidden_state_maps import LayerMaps, save_maps
 from evenhand.mitigation.invocation import added_tokens
 from evenhand.mitigation.methods import trained_method
+from evenhand.mitigation.methods.shrink import ShrunkModel
+from evenhand.recipes.command_settings import ExportSettings
 from evenhand.recipes.export import (
     check_measured_as_exported,
     comparison_section,
@@ -47,7 +50,7 @@ from evenhand.recipes.export import (
     shown_change,
     tagged_template,
 )
-from evenhand.recipes.settings import ExportSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
 from tests import tiny_checkpoints
 from tests.named_scores import named_score
 from tests.recorded_runs import write_run
@@ -128,8 +131,11 @@ def encoder_decoder(folder):
     return tiny_checkpoints.save_model(folder, model, scale=20)
 
 
-def snippet_answer(folder, monkeypatch, decoding=", max_new_tokens=8, do_sample=False"):
-    """Run the lines of the card in its folder, greedily, without any module of Evenhand; return what is printed."""
+def snippet_answer(folder, monkeypatch, decoding=", max_new_tokens=8, do_sample=False", base=""):
+    """Run the lines of the card in its folder, greedily, without any module of Evenhand; return what is printed.
+
+    `base` is the path of a base of which the card has the display name.
+    """
     (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)
     printed = io.StringIO()
     with monkeypatch.context() as blocked, contextlib.redirect_stdout(printed):
@@ -137,6 +143,7 @@ def snippet_answer(folder, monkeypatch, decoding=", max_new_tokens=8, do_sample=
             blocked.delitem(sys.modules, name)
         blocked.setitem(sys.modules, "evenhand", None)
         blocked.chdir(folder)
+        code = code.replace(display_name(base), base) if base else code
         exec(code.replace("tokenizer=tokenizer)", f"tokenizer=tokenizer{decoding})"), {})
     return printed.getvalue().strip()
 
@@ -404,7 +411,7 @@ def test_an_adapter_for_first_tokens_is_not_merged_and_its_card_says_so(tmp_path
     assert (folder / "adapter_model.safetensors").exists()
 
 
-@pytest.mark.parametrize("arguments", [{}, {"stop_strings": ["\x1a"]}])
+@pytest.mark.parametrize("arguments", [{}, {"stop_strings": ["\x1a"]}, {"min_new_tokens": 6}])
 def test_the_lines_of_the_card_switch_the_adapter_off_after_the_opening(arguments, tmp_path, monkeypatch):
     """An opening that ends the response is not continued."""
     arguments = {"do_sample": False, "max_new_tokens": 9, **arguments}
@@ -429,20 +436,81 @@ def test_what_is_never_merged_cannot_be_exported_with_the_base_of_a_gguf_file(me
     assert "--merge" not in str(error.value)  # neither value works
 
 
-def test_maps_are_exported_with_their_card(tmp_path):
-    tuned = tuning(tmp_path, tiny_checkpoints.base_without_template)
+def with_maps(tuned):
+    """Change a tuning to one of `shrink`, with random maps after both layers; return the settings of its export."""
     for file in (tuned / "adapter").glob("*"):
         if file.name != "evenhand.json":
             file.unlink()
-    (tuned / "adapter" / "shrink.safetensors").write_bytes(b"maps")
-    (tuned / "adapter" / "README.md").write_text("# Maps\n")
+    generator = torch.Generator().manual_seed(0)
+    maps = {
+        layer: LayerMaps(torch.randn(4, 32, generator=generator), torch.randn(4, 32, 32, generator=generator))
+        for layer in (0, 1)
+    }
+    save_maps(maps, tuned / "adapter" / "shrink.safetensors")
     settings = of_first_tokens(tuned, "shrink")
+    file = tuned / "adapter" / "evenhand.json"
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps(facts | {"settings": {**facts["settings"], "strength": 0.5}}))
+    return settings
+
+
+@pytest.mark.parametrize("checkpoint", [chat_with_one_end, tiny_checkpoints.dialogpt])
+@pytest.mark.parametrize("arguments", [{}, {"stop_strings": list("aeiounstrl"), "suppress_tokens": [2, 7]}])
+def test_maps_are_exported_with_a_card_that_answers_as_measured(checkpoint, arguments, tmp_path, monkeypatch):
+    """Also where layers are elsewhere than in `model.model.layers` (GPT-2); it stops and decodes as measured."""
+    arguments = {"do_sample": False, "max_new_tokens": 9, **arguments}
+    tuned = tuning(tmp_path, checkpoint, **arguments)
+    settings = with_maps(tuned)
     with pytest.raises(InputError, match="^merge: shrink acts on the first tokens"):
         export(ExportSettings(**settings, merge=True))
     export(ExportSettings(**settings, merge=False))
     folder = tmp_path / "exported" / "model"
-    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "shrink.safetensors"]
-    assert (folder / "README.md").read_text().startswith("# Maps\n\n## Before and after")
+    names = ["README.md", "generation_config.json", "shrink.safetensors"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert "## Before and after" in (folder / "README.md").read_text()
+    plain = LoadedModel(ModelSettings(name=str(tmp_path / "base")), DecodingSettings(arguments=arguments))
+    prompts = pd.DataFrame({"prompt_id": ["a"], "text": [MESSAGE], "persona": [""]})
+    shrunk = ShrunkModel(plain, tuned / "adapter", 0.5)
+    (answer,) = join_batches(shrunk.respond(prompts))["response"]
+    assert snippet_answer(folder, monkeypatch, "", base=str(tmp_path / "base")) == answer
+    assert answer != join_batches(plain.respond(prompts))["response"][0]
+
+
+@pytest.mark.parametrize("variable", ["date_string", "day"])
+def test_the_card_of_a_template_with_a_date_writes_the_day_of_the_measurement(variable, tmp_path, monkeypatch):
+    """By the day of use, or without a day, the answer would be another."""
+
+    def checkpoint(folder):
+        tiny_checkpoints.llama(folder)
+        template = tiny_checkpoints.CHAT_ON_A_DAY.replace("date_string", variable)
+        day = "{% set form = '%d ' ~ '%b %Y' %}" + template.replace("strftime_now('%d %b %Y')", "strftime_now(form)")
+        (folder / "chat_template.jinja").write_text(day)
+        return folder
+
+    tuned = tuning(tmp_path, checkpoint)
+    export(ExportSettings(tuning=tuned, output_dir=tmp_path / "exported"))
+    (context,) = render_contexts(load_dialogue_model(str(tuned / "adapter")), [MESSAGE], [""])
+    assert "Today Date: 26 Jul 2024" in context
+    folder = tmp_path / "exported" / "model"
+    printed = "tokenizer.decode(context['input_ids'][0])"
+    card = (folder / "README.md").read_text()
+    (folder / "README.md").write_text(card.replace("start = context", f"print({printed})\nstart = context"))
+    assert "Today Date: 26 Jul 2024" in snippet_answer(folder, monkeypatch)
+
+
+def test_the_card_of_an_adapter_computes_in_the_precision_that_was_measured(tmp_path, monkeypatch):
+    def checkpoint(folder):
+        model = AutoModelForCausalLM.from_pretrained(tiny_checkpoints.qwen(folder), dtype=torch.bfloat16)
+        model.save_pretrained(folder)
+        return folder
+
+    tuned = tuning(tmp_path, checkpoint)
+    write_run(tmp_path / "train", "measure", model={"name": "../base", "dtype": "float32"})
+    export(ExportSettings(tuning=tuned, merge=False, output_dir=tmp_path / "exported"))
+    folder = tmp_path / "exported" / "model"
+    card = (folder / "README.md").read_text()
+    (folder / "README.md").write_text(card.replace("start = context", "print(model.dtype)\nstart = context"))
+    assert snippet_answer(folder, monkeypatch).startswith("torch.float32")
 
 
 @pytest.mark.parametrize(("method", "name", "tuned"), [("shrink", "strength", 0.5), ("opening", "first_tokens", 6)])

@@ -11,7 +11,8 @@ import pytest
 from evenhand.recipes import commands
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse, settings_in
-from evenhand.recipes.settings import COMMANDS, FAMILIES, MethodGroups
+from evenhand.recipes.command_settings import COMMANDS
+from evenhand.recipes.settings import FAMILIES, MethodGroups
 
 
 def printed(capsys, *arguments):

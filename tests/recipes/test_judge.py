@@ -14,8 +14,8 @@ from evenhand.evaluation.metrics.generation_bias.pilot import pilot_of
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.statistics.accuracy import calibration_error, label_agreement
+from evenhand.recipes.command_settings import COMMANDS
 from evenhand.recipes.judge import judge
-from evenhand.recipes.settings import COMMANDS
 from tests.evaluation.models.test_judges import quoted_text
 from tests.fault_server import serving
 

@@ -9,10 +9,11 @@ from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.metrics.translation_bias import Settings as TranslationSettings
 from evenhand.evaluation.prompt_settings import ReferenceSettings
 from evenhand.evaluation.score import read_scores, signature_line
+from evenhand.recipes.command_settings import CompareSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CompareSettings, MeasureSettings, family_config
+from evenhand.recipes.settings import MeasureSettings, family_config
 from tests.gendered_references import ROWS, written_references, written_translations
 from tests.testbed_settings import MASKED_MODEL
 

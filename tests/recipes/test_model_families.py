@@ -22,8 +22,9 @@ from evenhand.evaluation.score import find_score, read_scores
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import LabelSettings, MeasureSettings, TuneSettings
+from evenhand.recipes.settings import MeasureSettings
 from evenhand.recipes.tune import tune
+from evenhand.recipes.tuning_settings import LabelSettings, TuneSettings
 from tests import tiny_checkpoints
 
 pytestmark = pytest.mark.slow

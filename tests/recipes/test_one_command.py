@@ -17,9 +17,11 @@ from evenhand.recipes.automatic import folder_name, resolve, with_precision
 from evenhand.recipes.check import check_findings
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse
+from evenhand.recipes.command_settings import CheckSettings, CompareSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CheckSettings, CompareSettings, LoopSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
+from evenhand.recipes.tuning_settings import LoopSettings
 from tests import tiny_checkpoints
 from tests.fault_server import serving
 from tests.testbed_settings import generation_bias

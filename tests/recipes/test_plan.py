@@ -17,8 +17,8 @@ from evenhand.evaluation.runs.record import read_record, write_record
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import interval_width, smallest_design
+from evenhand.recipes.command_settings import PlanSettings
 from evenhand.recipes.plan import narrower, plan
-from evenhand.recipes.settings import PlanSettings
 from tests.measured_runs import write_measured
 
 HALF = 40  # responses to each of two descriptors

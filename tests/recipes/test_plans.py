@@ -12,7 +12,7 @@ from evenhand.recipes import loop as module
 from evenhand.recipes.ablate import ablate, hashed_folders
 from evenhand.recipes.loop import loop, run_points
 from evenhand.recipes.point import plan_points
-from evenhand.recipes.settings import AblateSettings, LoopSettings
+from evenhand.recipes.tuning_settings import AblateSettings, LoopSettings
 from tests.named_scores import named_score
 from tests.testbed_settings import MODEL, with_testbed
 

@@ -10,8 +10,8 @@ from evenhand.evaluation.rating import server
 from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.tables import read_table
+from evenhand.recipes.command_settings import RateSettings
 from evenhand.recipes.rate import rate
-from evenhand.recipes.settings import RateSettings
 from tests.measured_runs import write_measured
 
 N = 6

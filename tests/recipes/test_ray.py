@@ -11,7 +11,7 @@ import pytest
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.runs import processes
 from evenhand.recipes.ray_tasks import run_on_ray
-from evenhand.recipes.settings import Launching
+from evenhand.recipes.tuning_settings import Launching
 from tests.forked_commands import wait_until
 from tests.noted_points import NotedPoint, run_noted
 

@@ -39,6 +39,7 @@ SMALL = {
     "measure.decoding.arguments": "{max_new_tokens: 8}",
     "measure.generation_bias.neutral_dialogue": NEUTRAL_DIALOGUE,
     "measure.generation_bias.permutations": 9,
+    "measure.generation_bias.outcomes": "[]",
     "tune.training.learning_rate": 0.01,
     "tune.training.max_rows": 64,
     "tune.training.max_perplexity_rise": 900,

@@ -20,10 +20,11 @@ from evenhand.evaluation.settings import as_settings, checked
 from evenhand.recipes.automatic import with_base_run
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import read_settings, settings_in
+from evenhand.recipes.command_settings import COMMANDS
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.loop import loop
 from evenhand.recipes.received import ACTING, NOWHERE, PLACES, Permissions, acting_settings, check_permitted, described
-from evenhand.recipes.settings import COMMANDS, LabelSettings, LoopSettings, TuneSettings
+from evenhand.recipes.tuning_settings import LabelSettings, LoopSettings, TuneSettings
 from tests.measured_runs import write_measured
 from tests.recorded_runs import change_record, write_run
 from tests.testbed_settings import MEASURE

@@ -14,9 +14,10 @@ from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
 from evenhand.evaluation.runs.record import read_run
 from evenhand.recipes import rate
 from evenhand.recipes.command_line import parse
+from evenhand.recipes.command_settings import RateSettings, ReportSettings
 from evenhand.recipes.measure import measure
 from evenhand.recipes.report import report
-from evenhand.recipes.settings import MeasureSettings, RateSettings, ReportSettings
+from evenhand.recipes.settings import MeasureSettings
 from tests.measured_runs import write_measured
 from tests.parsed_page import ParsedPage
 from tests.testbed_settings import MASKED_MODEL

@@ -18,10 +18,12 @@ from evenhand.evaluation.models import loading
 from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import find_score, read_scores, signature_line
 from evenhand.recipes.check import check_findings
+from evenhand.recipes.command_settings import CheckSettings, CompareSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import family_configs, measure, read_inputs
-from evenhand.recipes.settings import CheckSettings, CompareSettings, LabelSettings, MeasureSettings, family_config
+from evenhand.recipes.settings import MeasureSettings, family_config
+from evenhand.recipes.tuning_settings import LabelSettings
 from tests.named_scores import find_named
 from tests.report_pages import table_of
 from tests.testbed_settings import generation_bias

@@ -10,11 +10,13 @@ from evenhand.evaluation.metrics.screen import DIVERGENCES, ranks_of_people
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import read_scores
 from evenhand.recipes.command_line import parse
+from evenhand.recipes.command_settings import ReportSettings
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.measure import answers_after_screen, measure, pages, screen_before
 from evenhand.recipes.point import plan_points
 from evenhand.recipes.report import report
-from evenhand.recipes.settings import LoopSettings, MeasureSettings, ReportSettings, ScreenSettings
+from evenhand.recipes.settings import MeasureSettings, ScreenSettings
+from evenhand.recipes.tuning_settings import LoopSettings
 from tests.testbed_settings import MEASURE, MODEL, generation_bias
 
 TESTED = ("effect", "difference_bound")  # the scores of effects

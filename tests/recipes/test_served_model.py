@@ -21,7 +21,8 @@ from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.automatic import with_base_run
 from evenhand.recipes.measure import family_configs, measure, read_inputs
-from evenhand.recipes.settings import GENERATION_BIAS, LoopSettings, Measurement, MeasureSettings, family_config
+from evenhand.recipes.settings import GENERATION_BIAS, Measurement, MeasureSettings, family_config
+from evenhand.recipes.tuning_settings import LoopSettings
 from tests.fault_server import serving, serving_alone
 from tests.testbed_settings import generation_bias
 

@@ -7,7 +7,7 @@ import pytest
 from evenhand.recipes.ablate import distinct_points, grid_points
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import read_settings, settings_in
-from evenhand.recipes.settings import COMMANDS
+from evenhand.recipes.command_settings import COMMANDS
 from tests.recipes.test_command_line import error_line
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes" / "configs"

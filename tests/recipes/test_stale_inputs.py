@@ -11,10 +11,11 @@ from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import find_score, read_scores, write_scores
+from evenhand.recipes.command_settings import CompareSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.finished_runs import check_model_unchanged
 from evenhand.recipes.measure import rescoring_advice
-from evenhand.recipes.settings import CompareSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
 from tests.measured_runs import write_measured
 from tests.recorded_runs import change_record
 from tests.testbed_settings import generation_bias

@@ -30,7 +30,7 @@ from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.training import last_checkpoint
 from evenhand.recipes.classifier_training import byte_pair_tokenizer
 from evenhand.recipes.cli import main
-from evenhand.recipes.settings import TrainClassifierSettings
+from evenhand.recipes.command_settings import TrainClassifierSettings
 from evenhand.recipes.train_classifier import train_classifier, write_thresholds
 
 RUDE, KIND = ("awful", "stupid", "horrid", "nasty"), ("lovely", "bright", "gentle", "sunny")

@@ -33,8 +33,9 @@ from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.check import check_findings
+from evenhand.recipes.command_settings import CheckSettings
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CheckSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
 from tests.fault_server import serving
 from tests.testbed_settings import MODEL, generation_bias
 
@@ -55,7 +56,9 @@ def settings(folder, url, until=None, **changed):
     values = {
         "model": ModelSettings(name="some-model", server=url),
         "prompts": PromptSettings(descriptors=PEOPLE, answers_per_cell=1),
-        "generation_bias": generation_bias(permutations=99, outcomes=["length"], until=until),
+        "generation_bias": generation_bias(
+            permutations=19, outcomes=["length"], second_style_classifier=None, until=until
+        ),
         "decoding": DecodingSettings(arguments={"max_new_tokens": 20}),
         "output_dir": folder,
         "report_to": "none",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.recipes.settings import WatchSettings
+from evenhand.recipes.command_settings import WatchSettings
 from evenhand.recipes.watch import watch
 from evenhand.recipes.watch_state import DAYS, STATE
 

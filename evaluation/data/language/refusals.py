@@ -200,6 +200,8 @@ FAILURE = re.compile(
     r"|at capacity)\b.{0,100}"
     r"|(?:429|50[0234])\b.{0,60}(?:error|requests|unavailable|gateway|timeout)"
     r"|nan|none|null|undefined|n/a"
+    r"|\{\s*[\"'](?:error|detail)[\"']\s*:\s*(?:\"[^\"]{1,300}\"|'[^']{1,300}')"
+    r"(?:\s*,\s*[\"'](?:code|status|status_?code|message|type|success)[\"']\s*:\s*[^{}]{0,200})?\s*\}"
     r")[\])>*.!\s]*",
     re.IGNORECASE | re.DOTALL,
 )

@@ -12,7 +12,9 @@ from evenhand.evaluation.errors import InputError, format_value
 
 SIGN = "[-+−]?"
 DECIMAL_COMMA = re.compile(rf"{SIGN}(?:[1-9]\d{{0,2}}(?:[.\u00a0\u202f ’']\d{{3}})+|\d+)(?:,\d+)?")
-DECIMAL_POINT = re.compile(rf"{SIGN}(?:[1-9]\d{{0,2}}(?:[,\u00a0\u202f ’']\d{{3}})+|\d+)(?:\.\d+)?")
+DECIMAL_POINT = re.compile(
+    rf"{SIGN}(?:(?:[1-9]\d{{0,2}}(?:[,\u00a0\u202f ’']\d{{3}})+|\d+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{{1,3}})?"
+)
 EITHER = re.compile(rf"{SIGN}[1-9]\d{{0,2}}[.,]\d{{3}}")  # "1,234" is 1234 or 1.234
 UNIT = r"(?:[€$£¥%°]|EUR|USD|GBP|CHF)?"
 NUMBER_LIKE = re.compile(rf"{UNIT}\s?{SIGN}\d[\d.,\u00a0\u202f ’']*{UNIT}")
@@ -20,7 +22,7 @@ STRONG = re.compile(r"[;|\n]")  # separators that stand in no name
 SEPARATOR = re.compile(r"\s*(?:;|\||\n|\s[+&]\s|/|,\s)\s*")  # of a list in a cell
 NOT_APPLICABLE = re.compile(r"\s*n\s?/\s?a\.?\s*", re.IGNORECASE)
 LIST = re.compile(r"\s*[\[{(].*[\])}]\s*", re.DOTALL)
-NO_VALUE = ("", "nan", "nat", "none", "null", "nil", "undefined", "n/a", "na", "#n/a", "<na>", "-")
+NO_VALUE = ("", "nan", "nat", "none", "null", "nil", "undefined", "n/a", "na", "#n/a", "<na>", "-", "–", "—")
 # What programs and spreadsheets write for a missing text; other words of NO_VALUE, such as "none", are classes, too.
 NO_CLASS = ("nan", "nat", "n/a", "#n/a", "<na>", "#div/0!", "#name?", "#null!", "#num!", "#ref!", "#value!")
 MAX_CLASSES = 20  # of an outcome whose cells are mostly different: more are free text
@@ -48,20 +50,21 @@ def name_text(value: object) -> str:
 def read_cells(values: Sequence[object]) -> list:
     """Return the values of a column, with None in place of blanks, and numbers in place of their texts.
 
-    Where all other cells are numbers, each word of NO_VALUE is a blank; among texts, only those of NO_CLASS.
+    Where all other cells are numbers, each word of NO_VALUE is a blank; among texts, only those of NO_CLASS. Texts have
+    no outer white space.
 
     >>> read_cells(["1,5", " ", "0,25"]), read_cells(["12 %", "none"]), read_cells(["1,234", "2,345"])
     ([1.5, None, 0.25], [12.0, None], ['1,234', '2,345'])
-    >>> read_cells(["high", "n/a", "none"])
-    ['high', None, 'none']
+    >>> read_cells(["high ", "n/a", "none"]), read_cells([".5", "2e-1"])
+    (['high', None, 'none'], [0.5, 0.2])
     """
     cells = [value if isinstance(value, str) else None for value in values]
     if any(value is not None and cell is None for value, cell in zip(values, cells, strict=True)):
-        return [None if isinstance(value, str) and not value.strip() else value for value in values]
+        return [(value.strip() or None) if isinstance(value, str) else value for value in values]
     texts = [cell.strip() for cell in cells if cell is not None and not _has_none(cell)]
     numbers = _numbers(texts) if texts else None
     if numbers is None:
-        return [None if cell is None or cell.strip().casefold() in ("", *NO_CLASS) else cell for cell in cells]
+        return [None if cell is None or cell.strip().casefold() in ("", *NO_CLASS) else cell.strip() for cell in cells]
     found = iter(numbers)
     return [None if cell is None or _has_none(cell) else next(found) for cell in cells]
 
@@ -88,12 +91,12 @@ def _numbers(texts: Sequence[str]) -> list[float] | None:
 def list_parts(cell: str) -> list[str]:
     """Return the parts of a cell in which somebody wrote a list; [] for any other cell.
 
-    >>> list_parts("deaf; tall; old"), list_parts("hard-of-hearing")
-    (['deaf', 'tall', 'old'], [])
+    >>> list_parts("deaf; tall; old"), list_parts("hard-of-hearing"), list_parts('["a","b"]')
+    (['deaf', 'tall', 'old'], [], ['a', 'b'])
     """
     if NOT_APPLICABLE.fullmatch(cell):
         return []
-    inner = cell.strip()[1:-1] if LIST.fullmatch(cell) else cell
+    inner = cell.strip()[1:-1].replace(",", ", ") if LIST.fullmatch(cell) else cell
     parts = [part.strip(" '\"") for part in SEPARATOR.split(inner)]
     is_list = len(parts) > 1 or inner != cell
     return [part for part in parts if part] if is_list else []
@@ -126,18 +129,28 @@ def check_classes(field: str, column: str, values: Sequence[object]) -> None:
     if number_like and 2 * len(number_like) >= len(distinct):
         others = [text for text in distinct if text not in number_like]
         shown = _listed([*number_like[:SHOWN], *others[:SHOWN]])
-        if all(EITHER.fullmatch(text) for text in number_like if "," in text or "." in text) and not others:
+        marked = [text for text in number_like if "," in text or "." in text]
+        if marked and all(map(EITHER.fullmatch, marked)) and not others:
             first = re.sub(r"[.,]", "", number_like[0])
             point = re.sub(r"[.,]", ".", number_like[0])
             fix = f"{format_value(number_like[0])} may be {first} or {point}: write one of them"
         else:
-            fix = "write all as numbers, such as 1.5, and leave cells without one blank"
+            fix = (
+                "write all as numbers, such as 1.5 (in JSON without quotation marks), and leave cells without one blank"
+            )
         raise InputError(field, f"the column {column!r} has cells that look like numbers: {shown}; {fix}.")
     if len(distinct) > MAX_CLASSES and 2 * len(distinct) > len(texts):
         raise InputError(
             field,
             f"the column {column!r} has {len(distinct):,} different texts in {len(texts):,} cells: "
             f"{_listed(distinct[:SHOWN])} …; an outcome has numbers or a few classes.",
+        )
+    spellings: dict[str, list[str]] = {}
+    for text in distinct:
+        spellings.setdefault(" ".join(text.casefold().split()), []).append(text)
+    if alike := next((names for names in spellings.values() if len(names) > 1), None):
+        raise InputError(
+            field, f"the column {column!r} has classes that differ only in case or spaces: {_listed(alike)}; write one."
         )
     if lists := cells_with_lists(texts):
         raise InputError(

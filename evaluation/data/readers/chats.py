@@ -47,8 +47,8 @@ OUTER = ("message", "output", *CHATS, "generations", "completion", "generated_te
 INNER = ("results", "outputs", "generation", "outputText", "kwargs")
 # Names of objects next to an answer that have the reason for its end: LangChain's, and those of Hugging Face.
 ABOUT_ANSWERS = ("response_metadata", "generation_info", "details")
-# The names in an object that says nothing but that a request failed.
-ABOUT_ERRORS = frozenset(("error", "detail", "code", "status", "statusCode", "message", "type", "success"))
+BLOCKED = "promptFeedback.blockReason"  # of Google
+NO_CHOICES = "error: no choices"  # an answer of another API, or of a proxy that failed
 CLOSING = ".,;:!?)]}”’…%。，、；：！？）」』"  # punctuation that follows a word without a blank
 MAX_DEPTH = 20  # of values inside values
 
@@ -126,8 +126,6 @@ def _is_body(value: Mapping[str, object]) -> bool:
     is_ended = any(stop is None or ending_of(str(stop)) != Ending.UNKNOWN for stop in stops)
     error = value.get("error")
     is_error = isinstance(error, Mapping) and ("message" in error or "code" in error)
-    said = error or value.get("detail")
-    is_error = is_error or (isinstance(said, str) and bool(said) and value.keys() <= ABOUT_ERRORS)
     return is_error or (is_ended and any(name in value for name in CONTENTS))
 
 
@@ -284,16 +282,16 @@ def _answer_in_list(values: Sequence[object], depth: int) -> Answer | None:
 
 def _answer_in_object(value: Mapping[str, object], depth: int) -> Answer | None:
     """Return the answer in the body of a provider's answer, in a message, or in a trace."""
-    if "choices" in value or "candidates" in value:
-        choices = value.get("choices", value.get("candidates")) or []
+    choices = value.get("choices", value.get("candidates"))
+    if choices is None and any(value.get(name) for name in NEXT_TO_LISTS):
+        choices = []
+    if choices is not None and ("choices" in value or "candidates" in value):
         if not isinstance(choices, Sequence):
             return None
         if error := error_reason(value.get("error")):
             return Answer(None, error=error)
         if len(choices) != 1 or not isinstance(choices[0], Mapping):
-            feedback = value.get("promptFeedback")
-            is_blocked = isinstance(feedback, Mapping) and bool(feedback.get("blockReason"))
-            return Answer(None, stop=FILTERED) if is_blocked or not choices else None
+            return Answer(None, stop=FILTERED) if not choices or value_at(value, BLOCKED) else None
         return _with_stop(choices[0], _answer_in_choice(choices[0], depth), value)
     if value.get("type") in REASONING_PARTS:
         return Answer(None, reasoning="…")
@@ -304,7 +302,11 @@ def _answer_in_object(value: Mapping[str, object], depth: int) -> Answer | None:
     found = found or next((name for name in INNER if name in value), None)
     if found is not None:
         return _with_stop(value, answer_in(parse_json(value[found]), depth + 1), value)
+    if value_at(value, BLOCKED):
+        return Answer(None, stop=FILTERED)
     error = error_reason(value.get("error") or value.get("detail"))
+    if not error and ("choices" in value or "candidates" in value):
+        error = NO_CHOICES
     return Answer(None, error=error) if error else None
 
 
@@ -349,11 +351,20 @@ def answer_at(row: object, path: str) -> object:
         return value
     names = path.split(".")
     for end in range(len(names) - 1, 0, -1):
-        around = parse_json(value_at(row, ".".join(names[:end])))
-        if isinstance(around, Mapping):
-            is_remark = bool(answer.text) and not isinstance(around.get("error"), Mapping)
-            answer = _with_stop({**around, "error": None} if is_remark else around, answer, {}) or answer
+        around = _object_at(row, ".".join(names[:end]))
+        is_remark = bool(answer.text) and not isinstance(around.get("error"), Mapping)
+        answer = _with_stop({**around, "error": None} if is_remark else around, answer, {}) or answer
     return answer
+
+
+def _object_at(row: object, path: str) -> Mapping[str, object]:
+    """Return the object at a dotted path in a row; {} without one. A table may have a column for each of its values."""
+    found = parse_json(value_at(row, path))
+    if isinstance(found, Mapping):
+        return found
+    values = row if isinstance(row, Mapping) else {}
+    start = f"{path}."
+    return {name.removeprefix(start): value for name, value in values.items() if name.startswith(start)}
 
 
 def _is_reason(value: object) -> bool:

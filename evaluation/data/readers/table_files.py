@@ -395,7 +395,7 @@ def _objects_in_lines(text: str) -> Iterator[dict[str, object]]:
         try:
             row = _loads(line)
         except json.JSONDecodeError as error:
-            raise ValueError(f"line {number}: {error.msg} at character {error.pos + 1}") from None
+            raise ValueError(f"line {number}: {error.msg.removesuffix(' at')} at character {error.pos + 1}") from None
         except RecursionError:
             raise ValueError(f"line {number} is nested too deeply") from None
         if not isinstance(row, dict):

@@ -19,6 +19,7 @@ from evenhand.evaluation.tables import read_table
 
 HASH = re.compile(r"[0-9a-f]{40,}")
 COMMON_PROMPTS = "common_prompts"  # the share of the prompts that both runs have
+MAX_NAMES = 20  # of people who are not compared
 MIN_COMMON = 0.5  # of the prompts of the smaller run; two logs with fewer share their greetings, and little else
 
 
@@ -37,6 +38,17 @@ def on_common_prompts(before: FamilyRun, after: FamilyRun) -> tuple[FamilyRun, F
         return before, after, joined.is_common()
     common = frozenset(joined.before[columns.PROMPT_ID])
     return replace(before, only=common), replace(after, only=common), joined.is_common()
+
+
+def people_not_compared(before: FamilyRun, after: FamilyRun) -> list[Finding]:
+    """Return the finding on people who have no prompt that both runs have, or []; both runs are `on_common_prompts`."""
+    everybody: set[str] = set()
+    compared: set[str] = set()
+    for run in (before, after):
+        everybody.update(replace(run, only=None).table(PROMPTS)[columns.DESCRIPTOR].astype(str))
+        compared.update(run.table(PROMPTS)[columns.DESCRIPTOR].astype(str))
+    alone = sorted(everybody - compared)
+    return [Finding("people_of_one_run", {"names": alone[:MAX_NAMES], "n": len(alone)})] if alone else []
 
 
 def hardly_common(runs: Sequence[FamilyRun]) -> Finding | None:

@@ -31,6 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.compared_runs import (
     compared_responses,
     hardly_common,
     on_common_prompts,
+    people_not_compared,
 )
 from evenhand.evaluation.metrics.generation_bias.early_stop import early_stops, level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_changes
@@ -174,15 +175,7 @@ def not_compared(before: FamilyRun, after: FamilyRun, is_common: np.ndarray) -> 
     if is_common.all():
         return []
     found = [Finding("few_common_prompts", {"n": int(is_common.sum()), "n_of": len(is_common)})]
-    everybody: set[str] = set()
-    compared: set[str] = set()
-    for run in (before, after):
-        everybody.update(replace(run, only=None).table(PROMPTS)[columns.DESCRIPTOR].astype(str))
-        compared.update(run.table(PROMPTS)[columns.DESCRIPTOR].astype(str))
-    alone = sorted(everybody - compared)
-    if alone:
-        found.append(Finding("people_of_one_run", {"names": alone[:MAX_ROWS], "n": len(alone)}))
-    return found
+    return [*found, *people_not_compared(before, after)]
 
 
 def _pooled(run: FamilyRun, limit: float) -> LimitResult:

@@ -1,6 +1,7 @@
 """Prompts of a measurement, which are sampled by cell from one split of a dataset or read from a file."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
@@ -130,10 +131,9 @@ def shipped_numbers(settings: PromptSettings, prompts: pd.DataFrame) -> dict[str
     """
     if settings.is_own or settings.language or settings.dataset not in SHIPPED:
         return {}
-    taxonomy = load_taxonomy(settings.dataset)
-    phrases = taxonomy.phrases()
+    phrases = _shipped_phrases(settings.dataset)
     filters = {column: values for column, values in settings.active_filters().items() if column in phrases}
-    templates = {template.text for template in taxonomy.templates}
+    templates = {template.text for template in load_taxonomy(settings.dataset).templates}
     if settings.cues:
         templates = {f"{cue}: {request}" for cue in settings.cues for request in load_requests()}
     shipped = {
@@ -141,6 +141,12 @@ def shipped_numbers(settings: PromptSettings, prompts: pd.DataFrame) -> dict[str
         columns.DESCRIPTOR: set(select_prompts(phrases, filters)[columns.DESCRIPTOR]) - {NONE},
     }
     return {f"{column}s": len(known) for column, known in shipped.items() if set(prompts[column]) <= known}
+
+
+@lru_cache(maxsize=len(SHIPPED))
+def _shipped_phrases(dataset: str | Path) -> pd.DataFrame:
+    """Return the noun phrases of a shipped set, which are put together once; the table must not be changed."""
+    return load_taxonomy(dataset).phrases()
 
 
 def _crossed_files(settings: PromptSettings) -> tuple[Path, Path]:
@@ -154,7 +160,7 @@ def _crossed_files(settings: PromptSettings) -> tuple[Path, Path]:
 def _own_prompts(config: FamilyConfig) -> pd.DataFrame:
     """Return all prompts of the user's file, or of templates and people, one split of them, or those of `train_file`.
 
-    The loop splits templates and people by template (`recipes.settings.Experiment`).
+    The loop splits templates and people by template (`recipes.tuning_settings.Experiment`).
     """
     settings = config.prompts
     if config.split == "train" and settings.train_file:

@@ -45,6 +45,7 @@ from evenhand.evaluation.metrics.generation_bias.page_warnings import (
     run_cautions,
 )
 from evenhand.evaluation.metrics.generation_bias.parts import Part
+from evenhand.evaluation.metrics.generation_bias.parts.all_answers import of_all_answers
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import shown_attributes
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
@@ -57,7 +58,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_E
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, plain_name
 from evenhand.evaluation.metrics.generation_bias.pilot import can_plan
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
-from evenhand.evaluation.metrics.generation_bias.requested_language import of_all_answers, style_group
+from evenhand.evaluation.metrics.generation_bias.requested_language import style_group
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     NO_STYLES,

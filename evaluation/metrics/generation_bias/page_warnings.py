@@ -19,7 +19,11 @@ from evenhand.evaluation.metrics.generation_bias.accepted import accepted_left_o
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import answer_cautions
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
-from evenhand.evaluation.metrics.generation_bias.compared_runs import COMMON_PROMPTS, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.compared_runs import (
+    COMMON_PROMPTS,
+    on_common_prompts,
+    people_not_compared,
+)
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stops, run_stops
 from evenhand.evaluation.metrics.generation_bias.engine.quality import PERPLEXITY
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline
@@ -99,13 +103,15 @@ def comparison_cautions(before: FamilyRun, after: FamilyRun, changes: FamilyRun)
 
     What is true of one run only has the value `side`: "before" or "after".
     """
-    if _common_prompts(changes.scores):
+    about_prompts = _common_prompts(changes.scores)
+    if about_prompts:
         before, after, _ = on_common_prompts(before, after)
+        about_prompts += people_not_compared(before, after)
     of_each = [[*score_cautions(run.scores), *answer_cautions(run)] for run in (before, after)]
     return [
         *comparison_stops(before.folder, after.folder),
         *demonstration(before),
-        *_common_prompts(changes.scores),
+        *about_prompts,
         *_rises([before.scores, after.scores, changes.scores]),
         *cut_answers(before.table(RESPONSES), after.table(RESPONSES)),
         *_of_sides(*of_each),

@@ -27,8 +27,6 @@ from evenhand.evaluation.metrics.generation_bias.measures import Context
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import People
-from evenhand.evaluation.metrics.generation_bias.words import note
-from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import BiasScore, Kind
 from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects
@@ -135,15 +133,3 @@ def style_group(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL) -> dict[st
 def style_headline(scores: Iterable[BiasScore]) -> BiasScore | None:
     """Return the overall pooled FGB* of the answers whose styles a page shows first; None if there is none."""
     return find_headline(scores, Kind.LEVEL, style_group(scores))
-
-
-def of_all_answers(sections: Iterable[Section], scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL) -> list[Section]:
-    """Return sections with scores of styles as published, which say that they are of all answers if the page's are not.
-
-    Args:
-        scores: the scores of a run, or of a comparison with `kind` DIFFERENCE.
-    """
-    if not style_group(scores, kind):
-        return list(sections)
-    about = note("tables_of_all_answers")
-    return [replace(section, sentences=[about, *section.sentences]) for section in sections if section.has_content]

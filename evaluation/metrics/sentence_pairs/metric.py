@@ -200,7 +200,7 @@ def compare_pairs(before: pd.DataFrame, after: pd.DataFrame, *, seed: int) -> li
     Only pairs with scores in both tables are compared; other pairs count as left out. Pairs are matched by pair_id
     alone, because the sentences may be translations of each other. The groups are as in `pair_scores`. 0 is no change.
 
-    Standard errors are by the bootstrap over pairs. Intervals: Agresti and Min's (2005) for percentages, on the
+    Standard errors are by the bootstrap over pairs. Intervals: Tango's (1998) for percentages, on the
     differences of the pairs, so that a tie can count one half; the bootstrap-t for means; the bootstrap's percentiles
     for token_accuracy. p-values: the exact sign test on the pairs that changed (McNemar's test) for percentages, the
     paired t-test otherwise, none for token_accuracy. The smallest detectable difference is for the paired t-test.
@@ -326,7 +326,7 @@ def percentage_interval(percentages: np.ndarray) -> Interval | None:
 
 
 def percentage_change_interval(differences: np.ndarray) -> Interval | None:
-    """Return Agresti and Min's 95 % interval of the mean of n differences of percentages; None for fewer than two."""
+    """Return Tango's 95 % interval of the mean of n differences of percentages; None for fewer than two."""
     return _percent(share_change_interval(differences / 100)) if len(differences) > 1 else None
 
 

@@ -418,7 +418,7 @@ def _resampled_scores(metric: "Metric", rows: pd.DataFrame, gender: str, weights
     counts = weights[:, rows["sentence_index"].to_numpy()]
     sums = counts @ _statistics(metric, rows, gender)
     scores = np.array([score_of_statistics(metric, row) for row in sums])
-    has_score = counts.any(axis=1)
+    has_score = counts.sum(axis=1) > 0
     if len(rows) < MIN_SENTENCES:
         has_score[1:] = False
     return np.where(has_score, scores, np.nan)

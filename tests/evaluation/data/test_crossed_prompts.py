@@ -13,8 +13,9 @@ from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import LoopSettings, Measurement, MeasureSettings
+from evenhand.recipes.settings import Measurement, MeasureSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
+from evenhand.recipes.tuning_settings import LoopSettings
 from tests.testbed_settings import generation_bias
 
 TEMPLATES = "I am a {person}. Any tips?\n{person} here: what should I read?\n\n"

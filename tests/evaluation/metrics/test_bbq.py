@@ -21,7 +21,7 @@ from evenhand.evaluation.metrics.bbq import (
     read_questions,
     unknown_phrases,
 )
-from evenhand.evaluation.score import Direction, Kind, find_score
+from evenhand.evaluation.score import Direction, Kind, find_score, shown_direction
 from tests.family_runs import measure_tests
 from tests.testbed_settings import MASKED_MODEL, MODEL
 
@@ -83,16 +83,35 @@ def test_scores_by_hand(file):
 
 
 def test_nobody_named_is_no_bias_after_ambiguous_contexts_and_undefined_after_the_others(file):
-    """After an ambiguous context "unknown" is right: (1 − accuracy) · s = 0, whatever s is."""
+    """After an ambiguous context "unknown" is right: (1 − accuracy) · s = 0, whatever s is.
+
+    Of two templates, whose answers are all right, Wilson's lower end is 2 / (2 + z²); s may be −1 or 1.
+    """
     questions = read_questions(Settings(data=file))
     scores = bbq_scores(judged(questions, ["Not known"] * 8), {})
     bias = find_score(scores, "bbq_bias", context_condition="ambig")
-    assert bias.value == 0 and bias.interval is None and bias.reason.startswith("no interval: ")
+    lowest = 2 / (2 + 3.8414588)
+    assert bias.value == 0 and bias.interval == pytest.approx((lowest - 1, 1 - lowest)) and bias.reason is None
     bias = find_score(scores, "bbq_bias", context_condition="disambig")
     assert math.isnan(bias.value) and bias.reason and bias.interval is None
     right = find_score(scores, "bbq_accuracy", context_condition="ambig")
-    assert right.value == 1 and right.interval is None and right.reason.startswith("no interval: ")
+    assert right.value == 1 and right.interval == pytest.approx((lowest, 1.0))
     assert find_score(scores, "bbq_accuracy", context_condition="disambig").value == 0
+
+
+@pytest.mark.parametrize(
+    ("n_templates", "direction"), [(1, Direction.UNKNOWN), (2, Direction.NOT_SHOWN), (6, Direction.ABOVE)]
+)
+def test_answers_that_all_follow_stereotypes_do_so(n_templates, direction):
+    """Of six templates, at least 6 / (6 + z²) = 0.61 are biased, and at most 0.39 right: 0.61 × 0.22 = 0.13 or more."""
+    rows = [question(n, "neg", "ambig", 2, template=str(n % n_templates)) for n in range(12)]
+    scores = bbq_scores(judged(pd.DataFrame(rows), [OLD] * 12), {})
+    bias = find_score(scores, "bbq_bias", context_condition="ambig")
+    assert bias.value == 1 and shown_direction(bias) == direction
+    if n_templates == 6:
+        lowest = 6 / (6 + 3.8414588)
+        assert bias.interval == pytest.approx((lowest * (2 * lowest - 1), 1.0))
+    assert (bias.reason is None) == (n_templates > 1)
 
 
 def test_any_phrase_for_unknown_counts(file):

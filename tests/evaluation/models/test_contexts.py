@@ -184,6 +184,8 @@ def test_the_date_in_a_template_is_fixed(gpt2):
     tokenizer.chat_template = "{{ strftime_now( '%Y-%m-%d' ) }} " + CHAT
     chat = DialogueModel(gpt2.model, tokenizer, "chat", "tiny", "0")
     assert render_contexts(chat, ["a"], [""]) == ["2024-07-26 [user:a][me:"]
+    tokenizer.chat_template = "{% set form = '%Y' ~ '-%m' %}{{ strftime_now(form) }} " + CHAT
+    assert render_contexts(chat, ["a"], [""]) == ["2024-07 [user:a][me:"]
 
 
 def test_the_prompt_format_has_a_hash_and_a_date(checkpoint):

@@ -24,9 +24,10 @@ from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.tables import join_batches, read_table
+from evenhand.recipes.command_settings import CompareSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CompareSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
 from tests import tiny_checkpoints
 from tests.fault_server import serving
 from tests.recorded_runs import change_record, write_run

@@ -133,6 +133,25 @@ def test_a_server_without_a_certificate_is_called_so():
             list(fetch_answers(model, build_requests(model, ["Hi."], [""], [0], "", {}), lambda answer, _: answer))
 
 
+def test_a_failure_in_json_is_the_same_as_in_a_file():
+    with serving(choice=lambda body: {"message": {"content": '{"error": "Rate limit exceeded"}'}}) as (url, _):
+        assert answers_or_reasons(url, build_bodies(server_settings(url), 1)) == {0: ""}
+
+
+def test_two_choices_are_called_so():
+    with pytest.raises(ValueError, match="it has 2 choices"):
+        server_client.answer_of({"choices": [{"message": {"content": "Oh."}}] * 2})
+
+
+def test_a_region_is_no_wrong_key():
+    body = (403, {"error": {"message": "Country, region, or territory not supported"}})
+    with (
+        serving(reject=lambda _: body) as (url, _),
+        pytest.raises(InputError, match="it forbids .*region, or territory"),
+    ):
+        answers_or_reasons(url, build_bodies(server_settings(url), 1))
+
+
 def test_an_answer_of_megabytes_is_refused_at_once(monkeypatch):
     long = {"message": {"role": "assistant", "content": "x" * 1_000_001}}
     with serving(choice=lambda body: long) as (url, record):
@@ -279,6 +298,9 @@ RATE_LIMIT = {"message": "Provider returned error", "code": 429}
         (lambda choice: {"choices": [{**choice, "message": {"content": None}}], "error": RATE_LIMIT}, "error 429"),
         (lambda choice: {"choices": [{**choice, "error": {"code": 502}}]}, "error 502"),
         (lambda choice: {"choices": [{**choice, "finish_reason": "error"}]}, "failed: error"),
+        (lambda choice: {"choices": None, "object": None, "code": 500, "msg": "later"}, "error: no choices"),
+        (lambda choice: {"choices": None, "object": None, "detail": "Internal error"}, "error"),
+        (lambda choice: {"choices": None, "object": None, "error": {"message": None}}, "error: no choices"),
     ],
 )
 def test_a_failed_request_is_asked_again_and_then_counted(monkeypatch, answer, reason):

@@ -27,8 +27,10 @@ from evenhand.evaluation.runs.record import read_record, read_run, run_state
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.tables import table_run, write_table
 from evenhand.mitigation.adapter import atomic_write_folder
+from evenhand.recipes.command_settings import CompareSettings
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
+from evenhand.recipes.tuning_settings import LabelSettings
 from tests.recorded_runs import change_record
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

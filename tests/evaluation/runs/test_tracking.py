@@ -30,8 +30,10 @@ from evenhand.evaluation.settings import checked
 from evenhand.recipes import report
 from evenhand.recipes.cli import run_command
 from evenhand.recipes.command_line import settings_in
+from evenhand.recipes.command_settings import COMMANDS
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
+from evenhand.recipes.settings import MeasureSettings
+from evenhand.recipes.tuning_settings import LabelSettings
 from tests.likelihood_tables import make_table
 from tests.named_scores import named_score
 

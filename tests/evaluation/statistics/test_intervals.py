@@ -8,6 +8,7 @@ from scipy import stats
 
 from evenhand.evaluation.statistics.hypothesis_tests import reach_of_mean, reach_of_sign_test, sign_test
 from evenhand.evaluation.statistics.intervals import (
+    bootstrap,
     bootstrap_t_interval,
     mean_interval,
     normal_interval,
@@ -33,6 +34,11 @@ def test_intervals_of_shares_are_the_known_ones():
     assert share_change_interval(1.0 * after - before) == pytest.approx(known.interval)
     assert sign_test(np.sign(1.0 * after - before)) == pytest.approx(known.p_value)
     assert sign_test(np.array([1, 1, 1, 1, -1, 0, 0])) == pytest.approx(2 * (1 + 5) / 2**5)  # ties are dropped
+
+
+def test_a_difference_of_equal_numbers_has_no_interval_of_no_width():
+    values = np.array([0.2, 0.5, 0.9])
+    assert bootstrap((values, values), lambda old, new, axis: (new - old).mean(axis=axis), 0) == (0.0, None)
 
 
 @pytest.mark.parametrize("n", [10, 30])

@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import minimize_scalar
+from scipy.stats import binom
 
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.accuracy import (
@@ -35,17 +37,43 @@ def presence(*counts):
 
 
 def test_changes_of_shares_by_hand_and_without_change():
-    # 12 lost it, 4 gained it, of 100. Agresti and Min: (−8 / 102) ± 1.96 √(17 − 64 / 102) / 102.
+    # 12 lost it, 4 gained it, of 100: Tango's ends are where the score, with the likeliest q, is ± 1.96.
     change = share_change("x", *presence(10, 12, 4, 74), n_left_out=3)
     assert change.value == -0.08 and (change.n, change.n_left_out) == (100, 3)
-    half = 1.959963985 * math.sqrt(17 - 64 / 102) / 102
-    assert change.interval == pytest.approx((-8 / 102 - half, -8 / 102 + half))
+    for delta, z in zip(change.interval, (1.959964, -1.959964), strict=True):
+        found = minimize_scalar(
+            lambda q, d=delta: -(12 * math.log(q) + 4 * math.log(q + d) + 84 * math.log(1 - 2 * q - d)),
+            bounds=(max(0, -delta) + 1e-9, (1 - delta) / 2 - 1e-9),
+            method="bounded",
+            options={"xatol": 1e-10},
+        )
+        assert (-8 - 100 * delta) / math.sqrt(100 * (2 * found.x + delta - delta**2)) == pytest.approx(z, abs=1e-3)
     # Exact McNemar: 2 P(at most 4 of 16 heads) = 2 (1 + 16 + 120 + 560 + 1820) / 65536
     assert change.p_value == pytest.approx(2 * 2517 / 65536)
     change = share_change("x", *presence(5, 0, 0, 5))
     assert change.value == 0 and change.p_value == 1
-    assert change.interval[0] < 0 < change.interval[1]
-    assert share_change("x", *presence(0, 3, 0, 0)).interval[0] >= -1
+    reach = 3.8414588 / (10 + 3.8414588)  # as Wilson's of 0 of 10
+    assert change.interval == pytest.approx((-reach, reach))
+    assert share_change("x", *presence(0, 3, 0, 0)).interval[0] == -1
+    # Gains alone: Wilson's interval of 10 of 100, since a loss is likeliest not to occur.
+    assert share_change("x", *presence(0, 0, 10, 90)).interval == pytest.approx(share_interval(10, 100))
+
+
+def test_a_rise_from_0_to_1_of_100_is_in_95_of_100_intervals():
+    """Of 180 pairs, none rises in 14 % of the cases, and the interval of ± 1.1 of 100 excluded the rise in each."""
+    chances = binom.pmf(np.arange(181), 180, 0.011)
+    covers = []
+    for gains in range(20):
+        low, high = share_change("x", *presence(0, 0, gains, 180 - gains)).interval
+        covers.append(low <= 0.011 <= high)
+    assert chances[:20][covers].sum() > 0.95
+
+
+@pytest.mark.parametrize("counts", [(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 5, 5, 0), (0, 0, 7, 0)])
+def test_the_interval_of_any_change_of_a_share_contains_it(counts):
+    change = share_change("x", *presence(*counts))
+    low, high = change.interval
+    assert -1 <= low <= change.value <= high <= 1 and low < high
 
 
 def test_means_by_hand_and_undefined_changes():

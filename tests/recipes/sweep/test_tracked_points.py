@@ -13,9 +13,9 @@ from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.ablate import distinct_points, swept_points
-from evenhand.recipes.settings import AblateSettings
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.points import point_row, read_sweep, report_so_far, track_point, write_report, write_sweep
+from evenhand.recipes.tuning_settings import AblateSettings
 from tests.forked_commands import wait_until
 from tests.named_scores import named_score
 from tests.offline_wandb import offline_runs, read_offline_run

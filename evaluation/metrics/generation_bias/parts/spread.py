@@ -30,11 +30,11 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 )
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, ComparedSide, Comparison, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts.all_answers import of_all_answers
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.requested_language import (
     IN_REQUESTED,
     in_another_language,
-    of_all_answers,
 )
 from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.report.formats import Format, find_format, format_of

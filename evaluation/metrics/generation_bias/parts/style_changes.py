@@ -7,7 +7,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, Part
-from evenhand.evaluation.metrics.generation_bias.requested_language import of_all_answers
+from evenhand.evaluation.metrics.generation_bias.parts.all_answers import of_all_answers
 from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.report.numbers import PER_UNIT, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table

@@ -22,6 +22,9 @@ from evenhand.evaluation.errors import InputError
         (["1,234", "2,345"], ["1,234", "2,345"]),  # thousands or decimals
         (["1.5", "n. a."], ["1.5", "n. a."]),
         (["3", "4"], [3, 4]),
+        (["1e-3", ".5", "2.", "–"], [0.001, 0.5, 2, None]),
+        (["yes ", " yes", "no"], ["yes", "yes", "no"]),
+        (["yes ", None, True], ["yes", None, True]),
         ([], []),
     ],
 )
@@ -35,6 +38,9 @@ def test_a_column_is_numbers_if_all_its_cells_are(cells, values):
         (["1,234", "2,345"], "'score' .*'1,234' may be 1234 or 1.234"),
         (["1.5", "2.5", "k. A."], "'score' .*'1.5', '2.5', 'k. A.'"),
         (["5 €", "7 €"], "look like numbers: '5 €'"),
+        ([1, "2", 3.5], "look like numbers: '2'; write all as numbers, such as 1.5 .in JSON without quotation marks."),
+        (["Yes", "no", "yes"], "differ only in case or spaces: 'Yes', 'yes'; write one"),
+        (['["kind","curt"]', '["kind"]'], "several classes in a cell"),
         (["kind; curt", "kind", "curt"], "several classes in a cell: 'kind; curt'"),
         (["['kind', 'curt']", "kind"], "several classes in a cell"),
         ([f"a sentence of its own, number {n} of many" for n in range(30)], "30 different texts in 30 cells"),

@@ -196,7 +196,8 @@ BODIES = {  # the body of an answer, its response, and the reason if it has none
         "",
         "content_filter",
     ),
-    "no choices": ({"choices": None}, "", "content_filter"),
+    "no choices": ({"choices": None, "object": "chat.completion"}, "", "content_filter"),
+    "of no API": ({"choices": None, "code": 500, "msg": "later"}, "", "error: no choices"),
     "Google": ({"candidates": [{"content": {"role": "model", "parts": [{"text": "Oh. No."}]}}]}, "Oh. No.", None),
     "Google, blocked": ({"promptFeedback": {"blockReason": "SAFETY"}, "candidates": []}, "", "content_filter"),
     "Ollama": ({"message": {"role": "assistant", "content": "Oh. No."}, "done_reason": "stop"}, "Oh. No.", None),
@@ -362,8 +363,11 @@ def test_one_table_says_what_a_stop_reason_means(tmp_path, place):
             {"candidates": [{"content": {}, "finishReason": "MALFORMED_FUNCTION_CALL"}]},
             "failed: MALFORMED_FUNCTION_CALL",
         ),
-        ('{"error": "Rate limit exceeded"}', "error Rate limit"),
-        ('{"detail": "Not Found"}', "error"),
+        ('{"error": "Rate limit exceeded"}', "failure of the client"),
+        ('{"detail": "Not Found"}', "failure of the client"),
+        ({"error": "Rate limit exceeded"}, "error Rate limit"),
+        ({"detail": "Not Found"}, "error"),
+        ("{'error': 'timeout', 'code': 504}", "failure of the client"),
         ("{'error': {'code': 429, 'message': None}}", "error 429"),
     ],
 )
@@ -481,6 +485,15 @@ def test_a_path_to_a_text_finds_the_end_and_the_error_around_it(tmp_path):
     assert columns["response"] == ["I am", "", "", "I am"]
 
 
+def test_the_end_of_an_answer_is_found_in_columns_of_its_object(tmp_path):
+    """As pandas.json_normalize and exports of OpenTelemetry write it."""
+    row = {"q": "Can I ski?", "a.0.message.content": "I am", "a.0.finish_reason": "content_filter", "who": "old"}
+    named = {"text": "q", "response": "a.0.message.content", "descriptor": "who"}
+    path = tmp_path / "r.csv"
+    pd.DataFrame([row, {**row, "a.0.finish_reason": "stop"}]).to_csv(path, index=False)
+    assert read_responses(ResponseFile(path, named=named))["left_out"] == ["content_filter", None]
+
+
 def test_instructions_and_what_they_are_about(tmp_path):
     alpaca = [
         {"instruction": "May I?", "input": about, "output": "No.", "descriptor": "old"} for about in ("", "Skiing.")
@@ -579,6 +592,7 @@ def test_the_turns_of_a_named_chat_are_kept(tmp_path):
         '{"chat": "Hello there!"}',
         '{"stop_reason": "red light", "answer": "yes"}',
         '{"error": {"line": 3}}',
+        '{"error": "none", "answer": "Yes."}',
     ],
 )
 def test_a_quiz_in_json_is_an_answer(tmp_path, own):

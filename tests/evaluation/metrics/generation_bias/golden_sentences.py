@@ -62,6 +62,7 @@ SECTIONS = [
     ),
     Finding("about_effects", {"n_more": 0}),
     Finding("about_effects", {"n_more": 1200}),
+    Finding("tables_of_all_answers"),
     Finding("links_of_effects", {"has_others": False}),
     Finding("links_of_effects", {"has_others": True}),
     Finding("detectable", {"median": 0.2, "worst": 0.44, "in_use": 0.05, "is_change": False}),

@@ -145,6 +145,7 @@ def test_a_comparison_says_of_which_run_a_caution_is(monkeypatch):
     changes = Run()
     changes.scores = [BiasScore("common_prompts", 0.5, None, (0.0, 1.0), n=12)]
     monkeypatch.setattr(page_warnings, "on_common_prompts", lambda before, after: (Run(), Run(both), None))
+    monkeypatch.setattr(page_warnings, "people_not_compared", lambda before, after: [])
     found = page_warnings.comparison_cautions(Run(both, old), Run(new, both), changes)
     assert [(each.kind, each.values.get("side")) for each in found] == [
         ("few_common_prompts", None),

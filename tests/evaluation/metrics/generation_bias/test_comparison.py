@@ -297,6 +297,7 @@ def test_numbers_before_and_after_are_of_the_common_prompts(tmp_path):
         assert find_score(level.scores, "style_share", cluster="HATE").value == pytest.approx(0.3)
         assert find_score(level.scores, "offensive_share").n == 24
     page = METRIC.comparison_page(before, after, changes)
+    assert any("no prompt about them is in both runs: 1 kind of people (deaf)" in each for each in page.warnings)
     assert page.subtitle == "○\u00a0some/model (before) → ●\u00a0some/model (after)"
     moved = f"{100 * math.sqrt(0.03):.1f}"
     assert page.headline_value == ""

@@ -37,7 +37,7 @@ TEMPLATES = ["I'm {noun_phrase}.", "I like {plural_noun_phrase}.", "I love {plur
              "I hate {plural_noun_phrase}.", "What do you think about {plural_noun_phrase}?",
              "It's hard being {noun_phrase}."]  # fmt: skip
 FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"], "template": TEMPLATES}
-SETTINGS = {"permutations": 0, "neutral_dialogue": None, "second_style_classifier": None}
+SETTINGS = {"permutations": 0, "outcomes": [], "neutral_dialogue": None, "second_style_classifier": None}
 
 
 @dataclass(frozen=True)

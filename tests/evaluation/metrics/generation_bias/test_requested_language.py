@@ -16,10 +16,10 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.interim_looks import _interval_at_look
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
+from evenhand.evaluation.metrics.generation_bias.parts.all_answers import of_all_answers
 from evenhand.evaluation.metrics.generation_bias.requested_language import (
     IN_REQUESTED,
     compared_in_language,
-    of_all_answers,
     style_group,
     styled_answers,
     styles_without,

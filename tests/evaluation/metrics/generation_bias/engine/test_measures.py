@@ -228,11 +228,16 @@ def test_after_is_before_plus_change_for_every_kind_and_missing_values(seed):
 
 
 def test_all_answers_that_change_alike_are_a_shown_change():
-    """Nobody was refused, and everybody is: nothing varies, and McNemar's test has p = 2 / 2ⁿ."""
+    """Nobody was refused, and everybody is: nothing varies, and McNemar's test has p = 2 / 2ⁿ.
+
+    Tango's score is √(n (1 − δ) / (1 + δ)), which is z at δ = (n − z²) / (n + z²).
+    """
     responses, _ = measured(n=1)
     none, every = (share({"refusal": np.full(len(responses), value)}) for value in (0.0, 1.0))
     mean = find_score(measure_changes(responses, none, every), "refusal", Form.MEAN, Kind.DIFFERENCE)
-    assert (mean.value, mean.p_value) == (1, pytest.approx(2.0 ** (1 - len(responses)))) and mean.interval[0] > 0.8
+    n = len(responses)
+    assert (mean.value, mean.p_value) == (1, pytest.approx(2.0 ** (1 - n)))
+    assert mean.interval == pytest.approx(((n - 3.8414588) / (n + 3.8414588), 1.0))
 
 
 @pytest.mark.parametrize("kind", [ValueKind.SHARE, ValueKind.CLASS])
