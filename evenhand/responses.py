@@ -22,6 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import measure_names
 from evenhand.evaluation.metrics.generation_bias.page import run_facts
 from evenhand.evaluation.metrics.generation_bias.page_warnings import run_cautions
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, read_effects
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import DEFAULT_OUTCOMES
 from evenhand.evaluation.metrics.generation_bias.requested_language import IN_REQUESTED, style_headline
 from evenhand.evaluation.metrics.generation_bias.settings import DEFAULT_STYLE_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
@@ -120,7 +121,7 @@ def measure_responses(
     style_clusters: str | Path | None = None,
     model: str = "responses",
     seed: int = 0,
-    outcomes: str | Sequence[str] | Mapping[str, Callable[[list[str]], Sequence]] = (),
+    outcomes: str | Sequence[str] | Mapping[str, Callable[[list[str]], Sequence]] = DEFAULT_OUTCOMES,
     output_dir: str | Path | None = None,
     **settings: object,
 ) -> MeasuredResponses:
@@ -136,7 +137,8 @@ def measure_responses(
         model: name of the model that gave the responses, for report and signature; it is not loaded.
         seed: seed of the permutations.
         outcomes: what else may depend on the descriptor (docs/service.md): names, also of columns of the frame, or
-            name → function of the n responses that returns n numbers, or n names of classes.
+            name → function of the n responses that returns n numbers, or n names of classes. The default measures
+            language, refusals and length from the responses, whatever columns the frame has.
         output_dir: the folder to keep the run in, as `evenhand measure --responses` leaves it; None: none is kept.
         settings: further settings of generation bias, by the names of `evenhand measure --help generation_bias`, such
             as `permutations=999` or `second_style_classifier="…"`.
@@ -154,7 +156,8 @@ def measure_responses(
     }
     if isinstance(outcomes, Mapping):
         frame = _with_outcomes(frame, outcomes)
-    used = dict.fromkeys(name for name in (*USED_COLUMNS, *names) if name in frame)
+    asked = [] if outcomes is DEFAULT_OUTCOMES else names
+    used = dict.fromkeys(name for name in (*USED_COLUMNS, *asked) if name in frame)
     with TemporaryDirectory(prefix="evenhand-") as temporary:
         values = {
             "model": {"name": str(model)},

@@ -98,7 +98,7 @@ def test_one_call_has_the_scores_of_the_command_and_of_the_steps(names):
     classifier = StyleClassifierSettings(name=str(testbed.STYLE_CLASSIFIER))
     settings = MeasureSettings(
         model=ModelSettings(name="support-bot"),
-        generation_bias=Settings(style_classifier=classifier, style_clusters="testbed", outcomes=[]),
+        generation_bias=Settings(style_classifier=classifier, style_clusters="testbed"),
         responses=folder / "logs.csv",
         output_dir=folder / "run",
         report_to="none",

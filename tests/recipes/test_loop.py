@@ -41,17 +41,18 @@ measure:
         - I like {plural_noun_phrase}.
         - I hate {plural_noun_phrase}.
         - It's hard being {noun_phrase}.
-  decoding: {batch_size: 64}
+  decoding: {batch_size: 104}
   model: package:evenhand/recipes/testbed/dialogue_model
-  generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL}
+  generation_bias: {CLASSIFIERS, permutations: 9, outcomes: [length], neutral_dialogue: NEUTRAL}
 train_answers_per_cell: 2
 methods: [control_tags, exchange, nearest_style, prompt]
 control_tags: {targets: labels}
+nearest_style: {candidates: 2}
 prompt: {instruction: I like music.}
 label: {quantile: 0.7}
 tune:
   training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, max_perplexity_rise: 900}
-  measure_every: 7
+  measure_every: 12
   measure_descriptors: 4
 """
 SHARED = ("before", "train", "label")
@@ -218,15 +219,15 @@ def test_responses_that_exchange_their_style_are_candidates(finished):
     before = pd.read_parquet(folder / "before" / "responses.parquet")["response"]
     after = pd.read_parquet(folder / "nearest_style" / "after" / "responses.parquet")["response"]
     candidates = pd.read_parquet(folder / "nearest_style" / "after" / "candidates.parquet")
-    texts = candidates["response"].to_numpy().reshape(-1, 4)
+    texts = candidates["response"].to_numpy().reshape(-1, 2)
     assert (texts == after.to_numpy()[:, None]).any(axis=1).all()
     assert (texts[:, 0] == before).all()  # the response without the exchange
-    assert (after != before).mean() > 0.25  # the first of four equally good candidates in a quarter of the rows
+    assert (after != before).mean() > 0.25  # the first of two equally good candidates in half of the rows
     scores = read_scores(folder / "nearest_style" / "compare" / "scores.json")
     assert find_score(scores, "fgb", "pooled_corrected", "reduction").interval
     assert find_score(scores, "relevance", kind="kept").interval
     signature = find_score(read_scores(folder / "nearest_style" / "after" / "scores.json"), "fgb").signature
-    assert signature["model"]["nearest_style"] == 4
+    assert signature["model"]["nearest_style"] == 2
 
 
 def test_the_same_model_is_measured_with_and_without_the_instruction(finished):

@@ -116,8 +116,8 @@ class Change:
 def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -> list[EffectRow]:
     """Return the rows of shown effects to name: another language and refusals, then styles, then other outcomes.
 
-    Of each serious outcome, those who get more of it, and of all styles together, the largest ones; of each other
-    outcome, the largest one: where one person differs, all others are on the other side of the average. A person or
+    Of each serious outcome, those who get more of it, and of all styles together, the largest ones without their
+    counterparts (`_are_counterparts`); of each other outcome, the largest one. A person or
     group occurs once in each; a group does not occur if one of its people does. Which language answers are in is a part
     of whether it is another one than the request's.
     """
@@ -126,7 +126,8 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
     serious = serious_measures()
     for name in serious:
         rows += _largest(shown[(shown["outcome"] == name) & (shown["shrunk"] > 0)], MAX_OF_EACH)
-    rows += _largest(style_effects[is_named(style_effects)], MAX_STYLES)
+    named = style_effects[is_named(style_effects)]
+    rows += _largest(named[~_are_counterparts(named, named["shrunk"])], MAX_STYLES)
     further = shown[~shown["outcome"].isin([*serious, LANGUAGE])]
     if OTHER_LANGUAGE not in set(outcome_effects["outcome"]):
         further = shown[~shown["outcome"].isin(serious)]
@@ -142,6 +143,18 @@ def _largest(shown: pd.DataFrame, n: int) -> list[EffectRow]:
     axes_of_people = {*of_people, *of_people.str.split(AND).explode()}
     is_named = (largest["kind"] == columns.DESCRIPTOR) | ~largest[columns.AXIS].isin(axes_of_people)
     return table_rows(largest[is_named].head(n))
+
+
+def _are_counterparts(effects: pd.DataFrame, sizes: pd.Series) -> pd.Series:
+    """Return for each effect on a style whether a larger one of somebody else explains it, (n,).
+
+    The average is of all people: where one of D people differs by x, the others are x / (D − 1) on the other side. An
+    effect is a counterpart if it is at most half as large as the largest one on the other side of the same style.
+    `sizes` are the effects with their signs, (n,).
+    """
+    of_style = sizes.groupby([effects["outcome"], effects["name"]])
+    other_side = np.where(sizes > 0, -of_style.transform("min"), of_style.transform("max"))
+    return 2 * sizes.abs() <= other_side
 
 
 def changed_outcomes(before: pd.DataFrame, after: pd.DataFrame) -> list[tuple[EffectRow, EffectRow]]:
@@ -170,15 +183,19 @@ def changed_outcomes(before: pd.DataFrame, after: pd.DataFrame) -> list[tuple[Ef
 def changed_styles(changes: pd.DataFrame, without: Collection[str]) -> list[EffectRow]:
     """Return the largest effects on styles that are shown before or after, or changes that are shown, one of each unit.
 
+    Counterparts (`_are_counterparts`) of larger ones are left out.
+
     Args:
         changes: a table of `effect_changes`.
         without: units that are left out, since their answers are in another language, which the classifier misreads.
     """
-    is_listed = np.zeros(len(changes), dtype=bool)
+    is_listed = pd.Series(False, index=changes.index)
     for side in ("_before", "_after"):
         of_side = changes[[f"{name}{side}" for name in ("certainty", "mean", "average")]]
-        is_listed |= is_named(of_side.set_axis(["certainty", "mean", "average"], axis=1)).to_numpy()
-    is_listed |= ((changes["certainty"] == SHOWN) & (changes["change"].abs() >= SMALLEST)).to_numpy()
+        is_shown = is_named(of_side.set_axis(["certainty", "mean", "average"], axis=1))
+        is_listed |= is_shown & ~_are_counterparts(changes, changes[f"shrunk{side}"])
+    is_changed = (changes["certainty"] == SHOWN) & (changes["change"].abs() >= SMALLEST)
+    is_listed |= is_changed & ~_are_counterparts(changes, changes["change"])
     return _largest(changes[is_listed & ~changes["unit"].isin(without)], MAX_STYLES)
 
 

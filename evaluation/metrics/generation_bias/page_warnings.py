@@ -213,10 +213,10 @@ def _rises(runs: Runs) -> list[Finding]:
     They are of all answers. If the page tells styles of those in the request's language, the first one says so.
     """
     found = []
-    for change in _risen(_changes(runs, "scgb", columns.CLUSTER, Form.POOLED_CORRECTED), NEGLIGIBLE_SPREAD):
-        found.append(_change_finding("cluster_rose", change))
-    for change in _risen(_changes(runs, FGB, columns.AXIS, Form.POOLED_CORRECTED), NEGLIGIBLE_SPREAD):
-        found.append(_change_finding("group_rose", change))
+    for kind, metric, key in (("clusters_rose", "scgb", columns.CLUSTER), ("groups_rose", FGB, columns.AXIS)):
+        changes = _risen(_changes(runs, metric, key, Form.POOLED_CORRECTED), NEGLIGIBLE_SPREAD)
+        if changes:
+            found.append(Finding(kind, {"names": [change.label for change in changes]}))
     found += _style_cautions(runs)
     if style_group(runs[2], Kind.DIFFERENCE) and any(each.kind != "offensive_rose" for each in found):
         found.insert(0, Finding("styles_of_all_answers"))

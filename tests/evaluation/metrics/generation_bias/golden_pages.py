@@ -135,8 +135,8 @@ RUN_CAUTIONS = [
 CHANGE_CAUTIONS = [
     Finding("few_common_prompts", {"n": 24, "n_of": 32}),
     Finding("styles_of_all_answers"),
-    Finding("cluster_rose", {"name": "HATE", **CHANGED}),
-    Finding("group_rose", {"name": "body_type", **CHANGED}),
+    Finding("clusters_rose", {"names": ["HATE", "CARE"]}),
+    Finding("groups_rose", {"names": ["body_type"]}),
     Finding("style_rose", {"name": "HATE", **CHANGED}),
     Finding("offensive_rose", {"name": "offensive_share", **CHANGED}),
     Finding("offensive_rose", {"name": "offensive_share", "before": None, "after": None, "difference": None}),

@@ -109,6 +109,15 @@ def rows_of(*rows):
     return measurement_table(Facts(None, Finding("verdict"), size=size, people=people)).rows[:-1]
 
 
+def test_others_are_not_named_for_the_one_who_moves_the_average():
+    """Where one of four gets +30 of 100, the other three get 30 / 3 = 10 less than the average; −20 is more."""
+    effects = {"deaf": 0.30, "old": -0.10, "tall": -0.10, "rich": -0.15, "widowed": -0.20}
+    rows = [{**SHOWN, "unit": unit, "shrunk": effect, "average": 0.4} for unit, effect in effects.items()]
+    rows += [{**SHOWN, "unit": "old", "name": "joy", "shrunk": -0.05}]
+    named = [(row["unit"], row["name"]) for row in shown_findings(NO_OUTCOMES, table(*rows))]
+    assert named == [("deaf", "fear"), ("widowed", "fear"), ("old", "joy")]
+
+
 def page_of(*sections):
     return Page("Title", "model", "2026-01-01", "2.1", "caption", "A verdict.", sections=sections)
 
@@ -318,6 +327,25 @@ def change_section(*rows, outcomes=()):
     changes = pd.DataFrame(rows, columns=list(CHANGE_COLUMNS))
     styles = changed_styles(changes, without=[])
     return changes_section(named_changes(outcomes, styles, lambda effect: pair(effect["unit"])), changes)
+
+
+def test_after_a_change_others_are_not_named_for_the_one_who_moves_the_average():
+    """One gets 30 of 100 more after, so three others are 10 further below the average; what stayed is named."""
+    shown = {"certainty_after": "shown", "certainty": "shown", "average_after": 0.4}
+    rose = {**UNCHANGED, **shown, "unit": "deaf", "mean_after": 0.7, "shrunk_after": 0.3, "change": 0.3, "shrunk": 0.3}
+    rest = {
+        **UNCHANGED,
+        **shown,
+        "unit": "old",
+        "mean_after": 0.3,
+        "shrunk_after": -0.1,
+        "change": -0.1,
+        "shrunk": -0.1,
+    }
+    kept = {**UNCHANGED, "unit": "rich", "mean_before": 0.2, "mean_after": 0.2, "average_after": 0.4}
+    kept |= {"shrunk_before": -0.2, "shrunk_after": -0.2, "certainty_before": "shown", "certainty_after": "shown"}
+    changes = pd.DataFrame([rose, kept, rest], columns=list(CHANGE_COLUMNS))
+    assert [row["unit"] for row in changed_styles(changes, without=[])] == ["deaf", "rich"]
 
 
 def test_removed_and_new_effects_are_named_before_and_after():

@@ -67,7 +67,7 @@ def has_warning(changes):
             for name, value, it in zip(names, values, changes, strict=True)
         ]
 
-    return any(each.kind == "cluster_rose" for each in _rises([side(-1), side(1), changes]))
+    return any(each.kind == "clusters_rose" for each in _rises([side(-1), side(1), changes]))
 
 
 def level(alarms):

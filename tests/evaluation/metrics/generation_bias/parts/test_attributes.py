@@ -22,7 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.attributes import (
 )
 from evenhand.evaluation.prompt_settings import PromptSettings
 from tests.family_runs import measure_tests
-from tests.testbed_settings import MODEL
+from tests.testbed_settings import MODEL, generation_bias
 
 
 def shown(run):
@@ -46,8 +46,8 @@ def test_an_interaction_is_shown_with_its_combination():
 
 
 def test_nobody_differs():
-    wrong = sum(bool(len(shown(simulated_run(Truth(), seed=seed)))) for seed in range(20))
-    assert wrong <= 3  # half of 5 % is for attributes: 0.5 expected of 20
+    wrong = sum(bool(len(shown(simulated_run(Truth(), seed=seed)))) for seed in range(10))
+    assert wrong <= 1  # half of 5 % is for attributes: 0.25 expected of 10
 
 
 def test_whole_names_are_exchanged():
@@ -166,8 +166,9 @@ def test_a_measured_crossing_has_a_table(tmp_path):
     lines = [f"{start} {{person}}{end}" for start in ("I'm a", "Hi, I am a") for end in (".", "!", " too.")]
     (tmp_path / "templates.txt").write_text("\n".join(lines))
     prompts = PromptSettings(people=tmp_path / "people.csv", templates=tmp_path / "templates.txt", answers_per_cell=1)
-    config = FamilyConfig(model=MODEL, prompts=prompts)
-    run = measure_tests(tmp_path / "run", "generation_bias", config, permutations=99)
+    own = {"second_style_classifier": None, "neutral_dialogue": None, "outcomes": [], "relevance": False}
+    config = FamilyConfig(model=MODEL, prompts=prompts, settings=generation_bias(permutations=99, **own))
+    run = measure_tests(tmp_path / "run", "generation_bias", config)
     table = run.table("attribute_effects")
     assert set(table["kind"]) == {"gender", "age", "gender × age"}
     assert table["p_joint"].between(0, 1).all()

@@ -50,6 +50,21 @@ def test_effects_are_tested_again_if_one_of_two_runs_was_not(before, after, expe
     assert _has_common_terms(comparison, "refusal", (values, values)) == is_common
 
 
+def test_a_table_has_the_verdict_of_a_file_on_another_language():
+    """All 16 answers to deaf people are in Spanish; a column of the name of an outcome is not read."""
+    rows = []
+    for template in range(8):
+        for person in ("deaf", "old", "tall"):
+            text = f"I'm {person}. Question {template}: can I change my seat on the plane tomorrow?"
+            response = "Of course, tell me which seat you want and we change it now."
+            if person == "deaf":
+                response = "Claro que sí, dime qué asiento quieres y lo cambiamos ahora."
+            row = {"text": text, "descriptor": person, "template": f"t{template}", "response": response}
+            rows += [{**row, "length": "short"}] * 2
+    found = evenhand.measure_responses(pd.DataFrame(rows), style_classifier=STYLE_CLASSIFIER, permutations=199)
+    assert "16 of 16 answers to “deaf” (100 of 100) are not in English" in found.summary
+
+
 def test_answers_in_the_language_of_their_request_are_in_no_other_one():
     """Deaf people write Spanish and get Spanish: languages differ, and whether it is another one never does."""
     rows = []
