@@ -1,10 +1,11 @@
-"""Checks of a tuned model before its folder is written: unchanged outputs, higher perplexity, a changed base."""
+"""Checks before training, of the loss, and before a tuned model's folder is written: losses, outputs, perplexity."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.nn.functional import cross_entropy
 
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, TuningRejected, rejects_tuning
@@ -22,6 +23,7 @@ MAX_CHECKED_TOKENS = 20
 IN_A_LOOP = "in a loop, delete this tuning's folder: its measurements are kept"
 # If no logit changes by more, every token's probability changes by less than 0.2 %: the weights were not applied.
 MIN_LOGIT_CHANGE = 1e-3
+MAX_OTHER_LOSS = 0.02  # nats that a loss may have beside that of tokens, such as one that balances experts
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,20 @@ class OutputChange:
     def outputs_changed(self) -> bool:
         """Whether a logit changed by more than MIN_LOGIT_CHANGE."""
         return self.max_logit_change > MIN_LOGIT_CHANGE
+
+
+@torch.no_grad()
+def check_next_token_loss(base: DialogueModel) -> None:
+    """Raise InputError if the loss of a causal model is not of the next token: XLM and XLNet do not shift labels."""
+    ids = torch.arange(4, device=base.model.device)[None]
+    output = base.model(input_ids=ids, labels=ids)
+    expected = cross_entropy(output.logits[0, :-1].float(), ids[0, 1:])
+    if not torch.isclose(output.loss.float(), expected, atol=MAX_OTHER_LOSS):
+        raise InputError(
+            "method",
+            f"the loss of {base.name} in transformers is of the token that it reads, not of the next one; tune another "
+            "model, or by distill, which computes its own loss.",
+        )
 
 
 def check_losses(losses: Sequence[tuple[int, float]], best_step: int | None, settings: TuningSettings) -> None:

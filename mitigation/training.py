@@ -53,14 +53,14 @@ from evenhand.mitigation.adapter import (
 )
 from evenhand.mitigation.bias_callback import MeasureCallback, preserve_random_states
 from evenhand.mitigation.card import TuningFacts, model_card
-from evenhand.mitigation.guards import OutputChange, check_losses, check_tuned
+from evenhand.mitigation.guards import OutputChange, check_losses, check_next_token_loss, check_tuned
 from evenhand.mitigation.invocation import check_invocation, tag_tokens
 from evenhand.mitigation.labelled_responses import PROMPT
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.page import Curve
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config, steps_per_epoch, trainer_config
-from evenhand.mitigation.trainers import TRAINERS, TuningTrainer, trainer_class
+from evenhand.mitigation.trainers import SFT, TRAINERS, TuningTrainer, trainer_class
 from evenhand.mitigation.training_rows import ReadDialogue, TrainingRows, dialogue_of, rows_sha256, token_ids
 
 log = logging.getLogger("evenhand")
@@ -137,6 +137,8 @@ def tune(
     """
     method = rows.method
     trainer = trainer_class(method.trainer, base.kind == "encoder_decoder")
+    if trainer is SFT:
+        check_next_token_loss(base)
     checkpoints = output_dir / CHECKPOINTS
     train = trainer.encode_rows(base, rows.train)
     validation = trainer.encode_rows(base, rows.validation)

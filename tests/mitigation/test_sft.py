@@ -8,12 +8,12 @@ import pytest
 import torch
 from datasets import Dataset
 from peft.utils import ModulesToSaveWrapper
-from transformers import AutoModelForSeq2SeqLM, GPT2Config, GPT2LMHeadModel
+from transformers import AutoModelForSeq2SeqLM, GPT2Config, GPT2LMHeadModel, XLMConfig, XLMWithLMHeadModel
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import DialogueModel, loaded_dialogue_model
-from evenhand.mitigation.guards import perplexity
+from evenhand.mitigation.guards import check_next_token_loss, perplexity
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.trainers import SFT, EncoderDecoderSFT, compute_in_float32, trainer_class
 from evenhand.mitigation.training import tune
@@ -213,3 +213,17 @@ def test_whole_modules_are_trained_in_float32_in_a_network_of_another_precision(
     compute_in_float32(wrapper)
     output = wrapper(torch.ones(1, 2, dtype=torch.bfloat16))
     assert output.dtype == torch.bfloat16 and output.item() == 2.0**-10
+
+
+def test_a_model_whose_loss_is_of_the_token_that_it_reads_is_refused(base, tmp_path):
+    config = XLMConfig(vocab_size=len(WORDS), emb_dim=16, n_layers=1, n_heads=2, causal=True, pad_index=1)
+    reads = DialogueModel(XLMWithLMHeadModel(config).eval(), base.tokenizer, "dialogue", "xlm", "r0")
+    ids = torch.arange(4)[None]
+    with torch.no_grad():
+        output = reads.model(input_ids=ids, labels=ids)
+    own = torch.nn.functional.cross_entropy(output.logits[0], ids[0])
+    assert output.loss == pytest.approx(own)  # of tokens 0 to 3 at their own places
+    rows = TrainingRows(method=trained_method("exchange"), train=ROWS, validation=ROWS)
+    with pytest.raises(InputError, match="the loss of xlm in transformers is of the token that it reads"):
+        tune(reads, rows, QUICK, tmp_path)
+    check_next_token_loss(base)
