@@ -6,7 +6,6 @@ This module imports no slow libraries, because `--help` imports it.
 import re
 from collections.abc import Mapping
 from datetime import date
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -47,15 +46,6 @@ SPLITS = ("balanced", "balanced_low_0", "sequential")  # ways in which accelerat
 COMPLETIONS = "/completions"
 CHAT_COMPLETIONS = "/chat/completions"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-
-
-class Access(StrEnum):
-    """What a model gives to those who measure it."""
-
-    ANSWERS = "answers"
-    LIKELIHOODS = "log-likelihoods of texts"
-    PREDICTIONS = "predictions of tokens"
-    WEIGHTS = "weights"
 
 
 class CheckpointSettings(NamedSettings):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
@@ -31,6 +32,15 @@ SURROGATE = re.compile(r"[\ud800-\udfff]")  # Python's text for a byte of an arg
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 NonBlank = Annotated[str, Field(strict=True, pattern=r"\S")]
+
+
+class Access(StrEnum):
+    """What a model gives to those who measure it."""
+
+    ANSWERS = "answers"
+    LIKELIHOODS = "log-likelihoods of texts"
+    PREDICTIONS = "predictions of tokens"
+    WEIGHTS = "weights"
 
 
 class StrictSettings(BaseModel):

@@ -93,9 +93,8 @@ def check_layers(base: DialogueModel, lora: LoraConfig) -> None:
     def enter(name: str, *_: object) -> None:
         entered.append(name)
 
-    layer: Any
     for name, layer in adapted.named_modules():
-        if isinstance(layer, LoraLayer):
+        if isinstance(layer, LoraLayer) and isinstance(layer, torch.nn.Module):
             layer.register_forward_pre_hook(partial(enter, name.rpartition(".")[2]))
     ids = torch.zeros(2, 3, dtype=torch.long, device=base.model.device)
     inputs: dict[str, Any] = {"input_ids": ids}

@@ -9,13 +9,13 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, Finding, LimitResult
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.screen import (
+from evenhand.evaluation.metrics.screen.divergences import (
     DIVERGENCE,
-    MIN_TEMPLATES,
     divergence_changes,
     divergence_scores,
     joined_divergences,
 )
+from evenhand.evaluation.metrics.screen.prompts import MIN_TEMPLATES
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.ranks import mean_intervals
 from evenhand.recipes.command_settings import CheckSettings

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
-from evenhand.evaluation.model_settings import Access, DecodingSettings
+from evenhand.evaluation.model_settings import DecodingSettings
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
 from evenhand.evaluation.runs.tracking import group_name
-from evenhand.evaluation.settings import as_settings
+from evenhand.evaluation.settings import Access, as_settings
 from evenhand.mitigation.methods import Method, TrainedMethod, load_method
 from evenhand.recipes.automatic import BEFORE, first_measurement, with_precision
 from evenhand.recipes.command_settings import CompareSettings

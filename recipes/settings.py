@@ -16,7 +16,6 @@ from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.model_settings import (
-    Access,
     DecodingSettings,
     ModelSettings,
     OffensiveClassifierSettings,
@@ -29,6 +28,7 @@ from evenhand.evaluation.settings import (
     MAX_COUNT,
     NOT_COMPARED,
     WITHOUT_FLAG,
+    Access,
     Seed,
     StrictSettings,
     group_of,

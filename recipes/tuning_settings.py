@@ -7,13 +7,14 @@ from pydantic import Field, model_validator
 from pydantic_settings import CliPositionalArg
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.model_settings import Access, DecodingSettings
+from evenhand.evaluation.model_settings import DecodingSettings
 from evenhand.evaluation.models.kinds import model_kind
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     MAX_COUNT,
     NOT_COMPARED,
     WITHOUT_FLAG,
+    Access,
     Count,
     FiniteFloat,
     Fraction,

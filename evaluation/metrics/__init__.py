@@ -14,7 +14,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.model_settings import (
-    Access,
     DecodingSettings,
     ModelSettings,
     OffensiveClassifierSettings,
@@ -45,6 +44,7 @@ from evenhand.evaluation.score import (
     read_scores,
     signature_line,
 )
+from evenhand.evaluation.settings import Access
 
 if TYPE_CHECKING:  # imported at run time, these would delay the command line
     import pandas as pd

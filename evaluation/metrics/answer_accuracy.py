@@ -23,12 +23,11 @@ from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import read_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun
-from evenhand.evaluation.model_settings import Access
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import LEVEL, BiasScore, Form, Signature, find_score, levels_of_run, signed
-from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, Access, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
 ACCURACY = "answer_accuracy"

@@ -25,7 +25,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun
-from evenhand.evaluation.model_settings import Access
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import percent, sanitize
@@ -39,7 +38,7 @@ from evenhand.evaluation.report.words import note
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Direction, Kind, find_score, shown_direction, signed
-from evenhand.evaluation.settings import StrictSettings, as_settings
+from evenhand.evaluation.settings import Access, StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_score
 from evenhand.evaluation.tables import table_rows
 

@@ -19,9 +19,10 @@ from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.readers.response_files import ResponseFile
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.model_settings import Access, DecodingSettings, ModelSettings
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.revisions import load_control_tag
+from evenhand.evaluation.settings import Access
 
 if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel

@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
-from evenhand.evaluation.metrics.screen import DIVERGENCES, SCREENED, divergence_scores
+from evenhand.evaluation.metrics.screen.divergences import DIVERGENCES, SCREENED, divergence_scores
 from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.statistics.ranks import mean_intervals
 from evenhand.recipes.check import check

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.screen import DIVERGENCES, ranks_of_people
+from evenhand.evaluation.metrics.screen.divergences import DIVERGENCES, ranks_of_people
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import read_scores
 from evenhand.recipes.command_line import parse

@@ -86,7 +86,6 @@ from evenhand.evaluation.metrics.generation_bias.published import log_difference
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping_question import question_of
 from evenhand.evaluation.metrics.generation_bias.words import TEMPLATES
-from evenhand.evaluation.model_settings import Access
 from evenhand.evaluation.models.base import CANDIDATES, Model
 from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.remote import ANSWERED_BY
@@ -96,6 +95,7 @@ from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, signed
+from evenhand.evaluation.settings import Access
 from evenhand.evaluation.statistics.cell_table import SetOfTests
 from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.evaluation.statistics.person_effects import joint_effects

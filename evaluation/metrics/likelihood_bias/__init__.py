@@ -25,7 +25,6 @@ from evenhand.evaluation.metrics.likelihood_bias.metric import (
     likelihood_bias,
     likelihood_bias_change,
 )
-from evenhand.evaluation.model_settings import Access
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
@@ -47,7 +46,7 @@ from evenhand.evaluation.score import (
     shown_direction,
     why_not_comparable,
 )
-from evenhand.evaluation.settings import StrictSettings, as_settings
+from evenhand.evaluation.settings import Access, StrictSettings, as_settings
 from evenhand.evaluation.statistics.gender import IS_ONE_FORM, NOUN_GENDER, gender_differences, gender_scores
 
 WORDS = Path(__file__).with_name("words.j2")

@@ -40,7 +40,6 @@ from evenhand.evaluation.metrics.sentence_pairs.metric import (
     make_masked_pair_table,
     pair_scores,
 )
-from evenhand.evaluation.model_settings import Access
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
@@ -57,7 +56,7 @@ from evenhand.evaluation.score import (
     shown_direction,
     signed,
 )
-from evenhand.evaluation.settings import BY_CONTENT, WITHOUT_FLAG, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, WITHOUT_FLAG, Access, StrictSettings
 from evenhand.evaluation.tables import label_batches, table_rows
 
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each

@@ -3,9 +3,10 @@
 A kind of your own is a file in the subfolder `models` of a folder in EVENHAND_PATH (docs/extending.md).
 """
 
-from evenhand.evaluation.model_settings import FILE, Access, ModelSettings
+from evenhand.evaluation.model_settings import FILE, ModelSettings
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.plugins import load_class, user_folders
+from evenhand.evaluation.settings import Access
 
 __path__ += user_folders("models")
 

@@ -19,7 +19,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.doors import spelled
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.model_settings import NOWHERE, Access, CheckpointSettings, ModelSettings
+from evenhand.evaluation.model_settings import NOWHERE, CheckpointSettings, ModelSettings
 from evenhand.evaluation.models.asking import UnsupportedRequest
 from evenhand.evaluation.models.remote import RemoteModel
 from evenhand.evaluation.models.request_parameters import PROBE, Body
@@ -31,6 +31,7 @@ from evenhand.evaluation.models.server_client import (
     check_client,
     fetch_answers,
 )
+from evenhand.evaluation.settings import Access
 
 if TYPE_CHECKING:  # takes a second
     from openai import AsyncOpenAI

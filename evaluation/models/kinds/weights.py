@@ -11,12 +11,12 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.model_settings import Access, ModelSettings
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.base import Model, prompt_seed, response_batch
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE, read_template
 from evenhand.evaluation.models.decoding import arguments_of_part, check_no_beams
 from evenhand.evaluation.models.revisions import is_adapter, is_revision, model_revision
-from evenhand.evaluation.settings import as_settings
+from evenhand.evaluation.settings import Access, as_settings
 from evenhand.evaluation.tables import label_batches
 
 if TYPE_CHECKING:  # imports torch

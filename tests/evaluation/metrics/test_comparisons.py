@@ -12,7 +12,7 @@ from evenhand.evaluation.metrics.bbq import bbq_scores
 from evenhand.evaluation.metrics.likelihood_bias import PREFERENCE
 from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import compute_surprisals
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.metrics.screen import divergence_scores, ranks_of_people
+from evenhand.evaluation.metrics.screen.divergences import divergence_scores, ranks_of_people
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
     make_causal_pair_table,
     make_masked_pair_table,

@@ -9,15 +9,10 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
-from evenhand.evaluation.metrics.screen import (
-    Screen,
-    divergence_scores,
-    joined_divergences,
-    merge_tokens,
-    prompts_left_out,
-    screen_template,
-    screened_prompts,
-)
+from evenhand.evaluation.metrics.screen import Screen
+from evenhand.evaluation.metrics.screen.divergences import divergence_scores, joined_divergences
+from evenhand.evaluation.metrics.screen.predictions import merge_tokens, screen_template
+from evenhand.evaluation.metrics.screen.prompts import prompts_left_out, screened_prompts
 from evenhand.evaluation.models.likelihood.first_token import first_token_log_probabilities
 from evenhand.evaluation.models.own_words import own_word_ids
 from evenhand.evaluation.models.predictions import Predictions

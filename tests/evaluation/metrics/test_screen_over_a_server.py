@@ -8,7 +8,8 @@ import torch
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
-from evenhand.evaluation.metrics.screen import Screen, joined_divergences
+from evenhand.evaluation.metrics.screen import Screen
+from evenhand.evaluation.metrics.screen.divergences import joined_divergences
 from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.predictions import common_predictions

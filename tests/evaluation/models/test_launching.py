@@ -13,12 +13,13 @@ import pytest
 from pydantic import ValidationError
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.model_settings import Access, DecodingSettings, ModelSettings
+from evenhand.evaluation.model_settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.models import launching
 from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.launching import server_command
 from evenhand.evaluation.prompt_settings import PromptSettings
 from evenhand.evaluation.score import find_score, read_scores
+from evenhand.evaluation.settings import Access
 from evenhand.evaluation.tables import join_batches
 from evenhand.recipes.measure import measure
 from evenhand.recipes.received import NOWHERE, described
