@@ -1,5 +1,7 @@
 """The tables on the first screens: who is treated how, style over all people and, of a comparison, costs."""
 
+from collections.abc import Sequence
+
 from evenhand.evaluation.facts import Cost, Facts, Finding
 from evenhand.evaluation.metrics.generation_bias.findings import Level, Outcome
 from evenhand.evaluation.metrics.generation_bias.headline import Size
@@ -84,7 +86,7 @@ def comparison_table(facts: Facts, *, are_cut: bool = False) -> Table:
         if found.kind in IN_TABLE:
             limits = [_limit_cell(found.values[side]) for side in ("before", "after")]
             rows.append(Row(words(Finding("style_of_one_person", facts.size.values)), (*limits, EMPTY)))
-    rows += map(_cost_row, facts.costs)
+    rows += _cost_rows(facts.costs)
     about = words(Finding("about_changes_first", facts.decision.values))
     return Table("Before and after", ("", "before", "after", "change"), tuple(rows), about)
 
@@ -107,12 +109,18 @@ def _changed_size_row(found: Finding) -> Row:
     return Row(words(Finding("style_of_everybody", found.values)), (*sides, change))
 
 
-def _cost_row(cost: Cost) -> Row:
-    if cost.score is None:
-        return Row(cost.label, (EMPTY, Cell(note("cost_unknown")), EMPTY))
-    form = format_of(cost.score)
-    value = Cell(form.full_text(cost.score.value), form.interval_text(cost.score.interval))
-    return Row(cost.label, (EMPTY, value, Cell(note("cost_in_words", cost=cost), prose=True)))
+def _cost_rows(costs: Sequence[Cost]) -> list[Row]:
+    """Return a row for each cost, and one for all that were not measured."""
+    rows = []
+    for cost in costs:
+        if cost.score:
+            form = format_of(cost.score)
+            value = Cell(form.full_text(cost.score.value), form.interval_text(cost.score.interval))
+            rows.append(Row(cost.label, (EMPTY, value, Cell(note("cost_in_words", cost=cost), prose=True))))
+    unknown = [cost.label for cost in costs if cost.score is None]
+    if unknown:
+        rows.append(Row(", ".join(unknown), (EMPTY, Cell(note("cost_unknown")), EMPTY)))
+    return rows
 
 
 def _limit_cell(bound: float) -> Cell:

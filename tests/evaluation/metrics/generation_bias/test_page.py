@@ -24,6 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_c
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.findings import overall_rises
+from evenhand.evaluation.metrics.generation_bias.first_tables import _cost_rows
 from evenhand.evaluation.metrics.generation_bias.headline import (
     headline_value,
     size_change,
@@ -284,6 +285,13 @@ def test_a_comparison_advises_by_the_limits(direction, interval, costs, serious_
     assert found["advice"] == advice
     shown = found["against"] if advice == "do not ship" else found["open"]
     assert [reason.kind for reason in shown] == reasons
+
+
+def test_costs_that_were_not_measured_have_one_row():
+    assert [row.label for row in _cost_rows([UNKNOWN, SMALL, Cost("e kept", "e", None)])] == [
+        "b kept",
+        "d kept, e kept",
+    ]
 
 
 def test_the_reason_names_each_cost():
