@@ -116,18 +116,18 @@ class Change:
 def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -> list[EffectRow]:
     """Return the rows of shown effects to name: another language and refusals, then styles, then other outcomes.
 
-    Of each serious outcome, those who get more of it, and of all styles together, the largest ones without their
-    counterparts (`_are_counterparts`); of each other outcome, the largest one. A person or
-    group occurs once in each; a group does not occur if one of its people does. Which language answers are in is a part
-    of whether it is another one than the request's.
+    Of each serious outcome, those who get more of it; of all styles together, the largest ones without their
+    counterparts (`_are_counterparts`); of each other outcome, the largest one. A person or group occurs once in each; a
+    group does not occur if one of its people does. Which language answers are in is a part of whether it is another one
+    than the request's.
     """
     shown = outcome_effects[outcome_effects["certainty"] == SHOWN]
     rows = []
     serious = serious_measures()
     for name in serious:
         rows += _largest(shown[(shown["outcome"] == name) & (shown["shrunk"] > 0)], MAX_OF_EACH)
-    named = style_effects[is_named(style_effects)]
-    rows += _largest(named[~_are_counterparts(named, named["shrunk"])], MAX_STYLES)
+    is_counterpart = _are_counterparts(style_effects, style_effects["shrunk"])
+    rows += _largest(style_effects[is_named(style_effects) & ~is_counterpart], MAX_STYLES)
     further = shown[~shown["outcome"].isin([*serious, LANGUAGE])]
     if OTHER_LANGUAGE not in set(outcome_effects["outcome"]):
         further = shown[~shown["outcome"].isin(serious)]
@@ -146,15 +146,27 @@ def _largest(shown: pd.DataFrame, n: int) -> list[EffectRow]:
 
 
 def _are_counterparts(effects: pd.DataFrame, sizes: pd.Series) -> pd.Series:
-    """Return for each effect on a style whether a larger one of somebody else explains it, (n,).
+    """Return for each effect on a style whether it only mirrors larger ones of other people, (n,).
 
-    The average is of all people: where one of D people differs by x, the others are x / (D − 1) on the other side. An
-    effect is a counterpart if it is at most half as large as the largest one on the other side of the same style.
-    `sizes` are the effects with their signs, (n,).
+    The average is of all people: where some of D people differ by x in sum, everybody else is about x / D on the other
+    side. An effect is a counterpart if it is at most twice as large as that, and at most half as large as the largest
+    one on the other side of the same style.
+
+    Args:
+        effects: a table of all effects.
+        sizes: the effects with their signs, (n,).
     """
-    of_style = sizes.groupby([effects["outcome"], effects["name"]])
-    other_side = np.where(sizes > 0, -of_style.transform("min"), of_style.transform("max"))
-    return 2 * sizes.abs() <= other_side
+    is_person = effects["kind"] == columns.DESCRIPTOR
+    style = [effects["outcome"], effects["name"]]
+    rises = sizes.clip(lower=0)
+    falls = (-sizes).clip(lower=0)
+    other_side = pd.DataFrame({"sum": 0.0, "largest": 0.0}, index=effects.index)
+    for side, other in ((rises, falls), (falls, rises)):
+        of_style = other.where(is_person, 0).groupby(style)
+        other_side.loc[side > 0, "sum"] = of_style.transform("sum")
+        other_side.loc[side > 0, "largest"] = other.groupby(style).transform("max")
+    is_small = sizes.abs() * effects.loc[is_person, "unit"].nunique() <= 2 * other_side["sum"]
+    return is_small & (2 * sizes.abs() <= other_side["largest"])
 
 
 def changed_outcomes(before: pd.DataFrame, after: pd.DataFrame) -> list[tuple[EffectRow, EffectRow]]:

@@ -109,13 +109,31 @@ def rows_of(*rows):
     return measurement_table(Facts(None, Finding("verdict"), size=size, people=people)).rows[:-1]
 
 
-def test_others_are_not_named_for_the_one_who_moves_the_average():
-    """Where one of four gets +30 of 100, the other three get 30 / 3 = 10 less than the average; −20 is more."""
-    effects = {"deaf": 0.30, "old": -0.10, "tall": -0.10, "rich": -0.15, "widowed": -0.20}
+def named_with(effects):
+    """The people who are named, by effects on fear and one more, of "old" on joy."""
     rows = [{**SHOWN, "unit": unit, "shrunk": effect, "average": 0.4} for unit, effect in effects.items()]
     rows += [{**SHOWN, "unit": "old", "name": "joy", "shrunk": -0.05}]
-    named = [(row["unit"], row["name"]) for row in shown_findings(NO_OUTCOMES, table(*rows))]
-    assert named == [("deaf", "fear"), ("widowed", "fear"), ("old", "joy")]
+    return [(row["unit"], row["name"]) for row in shown_findings(NO_OUTCOMES, table(*rows))]
+
+
+def test_others_are_not_named_for_those_who_move_the_average():
+    """Where one of five gets 30 of 100 more, the average is 30 / 5 = 6 higher: −20 is more than twice that, −10 is not."""
+    one = {"deaf": 0.30, "old": -0.10, "tall": -0.10, "widowed": -0.20}
+    assert named_with({**one, "rich": 0.10}) == [
+        ("deaf", "fear"),
+        ("widowed", "fear"),
+        ("rich", "fear"),
+        ("old", "joy"),
+    ]
+    # Of 24 people, one moves the average by 40 / 24 = 1.7 and three by 5: −15 has another cause, −6 has not.
+    rest = {f"person {number}": -0.015 for number in range(21)}
+    assert named_with({"deaf": 0.40, "old": -0.15, **rest}) == [("deaf", "fear"), ("old", "fear")]
+    three = {"deaf": 0.40, "blind": 0.40, "mute": 0.40, **dict.fromkeys(rest, -0.06)}
+    assert named_with(three) == [("deaf", "fear"), ("blind", "fear"), ("mute", "fear"), ("old", "joy")]
+    # Half of the people on each side: nobody mirrors the others.
+    assert named_with({"deaf": 0.20, "blind": 0.20, "tall": -0.20, "rich": -0.20}) == [
+        ("deaf", "fear"), ("blind", "fear"), ("tall", "fear"), ("rich", "fear"), ("old", "joy")
+    ]  # fmt: skip
 
 
 def page_of(*sections):
