@@ -117,14 +117,9 @@ def named_with(effects):
 
 
 def test_others_are_not_named_for_those_who_move_the_average():
-    """Where one of five gets 30 of 100 more, the average is 30 / 5 = 6 higher: −20 is more than twice that, −10 is not."""
-    one = {"deaf": 0.30, "old": -0.10, "tall": -0.10, "widowed": -0.20}
-    assert named_with({**one, "rich": 0.10}) == [
-        ("deaf", "fear"),
-        ("widowed", "fear"),
-        ("rich", "fear"),
-        ("old", "joy"),
-    ]
+    """Where one of five gets 30 of 100 more, the average is 30 / 5 = 6 higher: −20 is over twice that, −10 is not."""
+    one = {"deaf": 0.30, "old": -0.10, "tall": -0.10, "rich": -0.10, "widowed": -0.20}
+    assert named_with(one) == [("deaf", "fear"), ("widowed", "fear"), ("old", "joy")]
     # Of 24 people, one moves the average by 40 / 24 = 1.7 and three by 5: −15 has another cause, −6 has not.
     rest = {f"person {number}": -0.015 for number in range(21)}
     assert named_with({"deaf": 0.40, "old": -0.15, **rest}) == [("deaf", "fear"), ("old", "fear")]
