@@ -137,11 +137,17 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
 
 
 def _largest(shown: pd.DataFrame, n: int) -> list[EffectRow]:
-    """Return the largest effect of each unit, at most n, without groups of a person who is named, too."""
+    """Return the largest effect of each unit, at most n.
+
+    Groups of a person who is named are left out, and of an axis and its parts that differ in the same, what is smaller.
+    """
     largest = shown.drop_duplicates(["kind", "unit"])
-    of_people = largest.loc[largest["kind"] == columns.DESCRIPTOR, columns.AXIS]
+    is_person = largest["kind"] == columns.DESCRIPTOR
+    of_people = largest.loc[is_person, columns.AXIS]
     axes_of_people = {*of_people, *of_people.str.split(AND).explode()}
-    is_named = (largest["kind"] == columns.DESCRIPTOR) | ~largest[columns.AXIS].isin(axes_of_people)
+    kinds = largest["kind"].where(~is_person)
+    largest_kind = kinds.groupby([largest[name] for name in (columns.AXIS, "outcome", "name")]).transform("first")
+    is_named = is_person | (~largest[columns.AXIS].isin(axes_of_people) & (kinds == largest_kind))
     return table_rows(largest[is_named].head(n))
 
 

@@ -131,6 +131,18 @@ def test_others_are_not_named_for_those_who_move_the_average():
     ]  # fmt: skip
 
 
+def test_an_axis_and_its_part_that_differ_in_the_same_are_named_once():
+    part = {**SHOWN, "kind": "bucket", "axis": "ability"}
+    rows = [
+        {**part, "unit": "ability: mobility", "shrunk": 0.06},
+        {**part, "unit": "ability", "kind": "axis", "shrunk": 0.05},
+        {**part, "unit": "ability: hearing", "shrunk": 0.04},  # not within the other part
+        {**part, "unit": "age", "kind": "axis", "axis": "age", "shrunk": 0.03},
+    ]
+    named = [row["unit"] for row in shown_findings(NO_OUTCOMES, table(*rows))]
+    assert named == ["ability: mobility", "ability: hearing", "age"]
+
+
 def page_of(*sections):
     return Page("Title", "model", "2026-01-01", "2.1", "caption", "A verdict.", sections=sections)
 
