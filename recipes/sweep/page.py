@@ -135,10 +135,11 @@ def page(sweep: Sweep) -> Page:
 
 
 def _steps(best: SettingRow, sweep: Sweep) -> list[Step]:
-    """Return what to do next: read the comparison; then measure more or, if bias is shown to be removed, export."""
+    """Return what to do next: read the best comparison; then plan more or, if bias is shown to be removed, export."""
     steps = []
-    if len(sweep.points) == 1 and sweep.links:
-        steps.append(Step(note("read_comparison"), link=sweep.links[0]))
+    comparisons = [link for link in sweep.links if link.text.startswith(f"{best['label']}, seed ")]
+    if comparisons and (sweep.advice or len(sweep.points) == 1):
+        steps.append(Step(note("read_comparison"), link=comparisons[0]))
     if not best["reduction_low"] > 0 and sweep.base_folder:
         steps.append(Step(note("plan_more"), ["evenhand", "plan", Path(sweep.base_folder)]))
     elif sweep.tuning:

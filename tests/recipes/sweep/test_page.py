@@ -10,6 +10,7 @@ import pytest
 from evenhand.evaluation.facts import FACTS, Facts, Finding, write_facts
 from evenhand.evaluation.report.figures import AFTER_COLOR
 from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.page import Link
 from evenhand.recipes.sweep.page import BY_VALUE, PANELS, cost_chart, page, value_chart
 from evenhand.recipes.sweep.points import comparison_advice
 from evenhand.recipes.sweep.words import note
@@ -226,3 +227,12 @@ def test_a_reduction_that_is_not_shown_leads_to_more_answers(reduction, commands
     """The interval is the reduction ± 0.02."""
     found = sweep_of(point("distill", reduction=reduction), base_folder="my runs/before", tuning="my runs/distill/tune")
     assert [step.command for step in page(found).steps if step.command] == commands
+
+
+def test_a_loop_leads_to_the_comparison_of_the_best_method():
+    links = [Link(f"{name}, seed 0", f"{name}/compare/report.html") for name in ("exchange", "distill")]
+    points = [point("exchange", reduction=0.1), point("distill", reduction=0.4)]
+    found = sweep_of(*points, links=links, advice=["exchange: Measure more.", "distill: Measure more."])
+    assert [step.link for step in page(found).steps] == [links[1]]
+    without_advice = sweep_of(*points, links=links)  # an ablation compares settings
+    assert page(without_advice).steps == []
