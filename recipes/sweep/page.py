@@ -104,8 +104,8 @@ def page(sweep: Sweep) -> Page:
     return Page(
         title=sweep.title,
         subtitle=note("subtitle", model=display_name(sweep.base_model), n=len(sweep.points), n_settings=len(rows)),
-        headline_value="" if _may_be_chance(best) else percent(_relative_change(best), 0, True),
-        headline_caption=f"{_caption(best, len(rows))}; decoding: {decodings}",
+        headline_value=percent(_relative_change(best), 0, True) if _is_shown(best) else "",
+        headline_caption="; ".join([*_caption(best, len(rows)), f"decoding: {decodings}"]),
         verdict=_verdict(rows, best, sweep),
         steps=_steps(best, sweep),
         warnings=_warnings(rows, sweep),
@@ -153,19 +153,18 @@ def _relative_change(best: SettingRow) -> float:
     return remaining - 1
 
 
-def _may_be_chance(best: SettingRow) -> bool:
-    """Return whether a reduction has a value, but no interval, or one that contains 0; then nothing is at the top."""
-    is_shown = best["reduction_low"] > 0 or best["reduction_high"] < 0
-    return math.isfinite(best["reduction"]) and not is_shown
+def _is_shown(best: SettingRow) -> bool:
+    """Return whether a reduction has an interval that does not contain 0; otherwise no number is at the top."""
+    return best["reduction_low"] > 0 or best["reduction_high"] < 0
 
 
-def _caption(best: SettingRow, n_settings: int) -> str:
-    """Return what the headline is: the largest reduction of the difference in style, and of its square."""
+def _caption(best: SettingRow, n_settings: int) -> list[str]:
+    """Return what the largest reduction of the difference in style is, and of its square; [] if there is none."""
     if not math.isfinite(best["reduction"]):
-        return note("no_headline")
+        return []
     changes = {"change": _relative_change(best), "squared": -best["reduction"]}
-    kind = "headline_by_chance" if _may_be_chance(best) else "headline"
-    return note(kind, label=best["label"], n_settings=n_settings, **changes)
+    kind = "headline" if _is_shown(best) else "headline_by_chance"
+    return [note(kind, label=best["label"], n_settings=n_settings, **changes)]
 
 
 def _verdict(rows: Sequence[SettingRow], best: SettingRow, sweep: Sweep) -> str:

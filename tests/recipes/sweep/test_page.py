@@ -140,7 +140,8 @@ def test_the_headline_names_the_largest_reduction_or_that_there_is_none():
     for base_low, verdict in ((0.001, "unbounded"), (-0.001, "no_bias"), (math.nan, "no_bias")):
         blank = {"base_low": base_low, **without_reductions()}
         report = page(sweep_of(point(**blank), point("exchange", **blank)))
-        assert (report.headline_value, report.verdict) == ("–", note(verdict))
+        assert (report.headline_value, report.headline_caption) == ("", "decoding: sample")
+        assert report.verdict == note(verdict)
 
 
 def test_numbers_of_a_setting(wide):
