@@ -146,11 +146,14 @@ def maps_card(
     lines["divergence of the first tokens, nats"] = " → ".join(f"{x:.4f}" for _, x in training["validation_losses"])
     lines["perplexity of dialogue"] = " → ".join(f"{x:.3f}" for x in training["perplexity"])
     repository = hub_repository(base.name)
+    source = {"pretrained_model_name_or_path": display_name(base.name)}
+    if repository is not None and facts["base_revision"]:
+        source["revision"] = facts["base_revision"]
     return document(
         CARD,
         base=display_name(base.name),
         is_loadable=repository is not None and not is_gguf(base.name),
-        revision=repository and facts["base_revision"],
+        source=repr(source),  # the name of a folder may have quotation marks
         dtype=precision(base),
         file=MAPS_FILE,
         strength=facts["settings"]["strength"],

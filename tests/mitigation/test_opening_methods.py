@@ -1,7 +1,9 @@
 """The methods `shrink` and `opening` on tiny models: both act on the first tokens of a response only."""
 
+import ast
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -144,23 +146,26 @@ def test_a_response_that_is_too_long_has_no_likelihood_with_maps_either():
 
 @pytest.mark.parametrize("strength", [1.0, 0.5])
 def test_the_loader_on_the_card_does_the_same(tmp_path, strength):
-    base = tiny_llama()
+    base = replace(tiny_llama(), name='models/a"); import os')
     folder, _ = fitted(base, tmp_path, strength=strength)
-    code, example = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    loader, program = code.split("source = ")  # a program for the saved model; this one is in memory
+    _, example = code.split("shrink(model)\n")
     ids = torch.tensor(encode_contexts(base, render(TEXTS, None, "")))
     options = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": None, "pad_token_id": 1}
     with edited_generation(base.model, load_maps(folder / MAPS_FILE), strength):
         ours = base.model.generate(ids, **options).tolist()
     plain = base.model.generate(ids, **options).tolist()
     names = {}
-    exec(code, names)
+    exec(loader, names)
+    assert ast.literal_eval(program.splitlines()[0])["pretrained_model_name_or_path"] == base.name
     names["shrink"](base.model, str(folder / MAPS_FILE))
     assert base.model.generate(ids, **options).tolist() == ours != plain
     names |= {"model": base.model, "tokenizer": base.tokenizer}
     exec(example, names)
     contexts = render_contexts(base, [EXAMPLE], [""], "")
     assert names["context"]["input_ids"].tolist() == encode_contexts(base, contexts)
-    assert len(code.splitlines()) < 20
+    assert len(loader.splitlines()) < 22
 
 
 def test_maps_that_damage_the_model_or_rows_that_are_too_short_are_refused(tmp_path):
