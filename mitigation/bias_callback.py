@@ -17,7 +17,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, rejects_tuning
-from evenhand.evaluation.files import atomic_write
+from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, answers_of
 from evenhand.evaluation.metrics.generation_bias.engine.costs import RELEVANCE
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, effects
@@ -41,7 +41,7 @@ from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.score import BiasScore, Kind, find_score
 from evenhand.evaluation.statistics.hypothesis_tests import p_of_rise
-from evenhand.evaluation.tables import join_batches
+from evenhand.evaluation.tables import join_batches, read_table, table_run, write_table
 
 log = logging.getLogger("evenhand")
 
@@ -52,7 +52,7 @@ RISE = "bias/rise"
 RISE_P = "bias/rise_p"
 MAX_EFFECTS = 3
 LEVEL = 0.05
-BASELINE = "bias_at_step_0.npy"  # style vectors at step 0, in the trainer's output_dir, for a resumed training
+BASELINE = "bias_at_step_0.parquet"  # style vectors at step 0, in the trainer's output_dir, for a resumed training
 
 
 @contextmanager
@@ -240,10 +240,12 @@ class BiasCallback(MeasureCallback):
         """Measure the model at step 0, or read the style vectors of step 0 if training resumes."""
         path = Path(str(args.output_dir), BASELINE)
         self.before = None  # of an earlier training with this callback
-        if state.global_step and path.exists():
-            self.before = self._styled(np.load(path))
-        elif state.global_step:
+        if state.global_step and not path.exists():
             log.warning("%s does not exist: no rise since step 0 can be shown", path)
+        elif state.global_step and table_run(path) != self._measured():
+            log.warning("%s is of other prompts, or was measured otherwise: no rise since step 0 can be shown", path)
+        elif state.global_step:
+            self.before = self._styled(read_table(path).to_numpy())
         super().on_train_begin(args, state, control, **kwargs)
 
     def _measure(self, state: TrainerState, control: TrainerControl) -> Mapping[str, float]:
@@ -303,8 +305,8 @@ class BiasCallback(MeasureCallback):
                 values |= _with_interval("bias/relevance", relevance)
         if trainer.state.global_step == 0:
             self.before = styled
-            with atomic_write(Path(str(trainer.args.output_dir), BASELINE)) as path, path.open("wb") as file:
-                np.save(file, styled.values)
+            vectors = pd.DataFrame(styled.values).add_prefix("style_")
+            write_table(Path(str(trainer.args.output_dir), BASELINE), vectors, self._measured())
         elif self.before is not None:
             changes = compare_generation_bias(self.before, styled, {}, by_axis=False)
             rise = headline_of(changes, Kind.DIFFERENCE)
@@ -312,6 +314,13 @@ class BiasCallback(MeasureCallback):
             if rise.p_value is not None:
                 values[RISE_P] = p_of_rise(rise.value, rise.p_value)
         return values
+
+    def _measured(self) -> str:
+        """Return the fingerprint of all that style vectors depend on, besides the weights."""
+        classifier = (self.classifier.name, self.classifier.revision, self.classifier.labels)
+        decoding = self.decoding.model_dump(exclude={"batch_size"})
+        asked = (decoding, self.control_tag, self.system_prompt, self.reasoning, self.seed)
+        return json_sha256([self.prompts.to_dict("list"), classifier, asked])
 
     def _styled(self, vectors: np.ndarray) -> Answers:
         return Answers(self.prompts, vectors, self.classifier.labels)

@@ -150,6 +150,19 @@ def test_a_resumed_training_is_compared_with_step_0(tmp_path, caplog):
     assert steps == [20, 30]
 
 
+@pytest.mark.parametrize("other", [{"prompts": PROMPTS[::-1]}, {"prompts": PROMPTS[4:]}, {"seed": 1}])
+def test_a_training_that_resumes_with_other_prompts_shows_no_rise(tmp_path, caplog, other):
+    """The answers at step 0 are of the prompts in their order: a row is no answer to another prompt."""
+    first = trainer_of(tmp_path, UNEVEN, max_steps=10, save_strategy="steps", save_steps=10)
+    bias_callback_of(relevance=False).attach(first)
+    first.train()
+    second = trainer_of(tmp_path, UNEVEN, max_steps=20)
+    bias_callback_of(relevance=False, **other).attach(second)
+    second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-10"))
+    assert "of other prompts" in caplog.text
+    assert not [step for step, logs in second.tracker.logged if "bias/rise" in logs and step > 10]
+
+
 def test_markers_of_reasoning_hold_during_training(tmp_path, monkeypatch):
     seen, respond = [], LoadedModel.respond
 
