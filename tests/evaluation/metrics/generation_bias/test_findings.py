@@ -373,6 +373,17 @@ def test_after_a_change_others_are_not_named_for_the_one_who_moves_the_average()
     assert [row["unit"] for row in changed_styles(changes, without=[])] == ["deaf", "rich"]
 
 
+@pytest.mark.parametrize(("certainty", "named"), [("worth a look", "ability"), ("shown", "blind")])
+def test_an_axis_whose_change_is_shown_is_named_before_a_person_whose_change_may_be_chance(certainty, named):
+    """Blind people get 0.5 more after, and the whole axis 0.4; a tiny change of theirs in another style is shown."""
+    after = {**UNCHANGED, "axis": "ability", "certainty_after": "shown", "mean_after": 0.6, "average_after": 0.1}
+    person = {**after, "unit": "blind", "certainty": certainty, "change": 0.5, "shrunk_after": 0.5}
+    axis = {**after, "kind": "axis", "unit": "ability", "certainty": "shown", "change": 0.4, "shrunk_after": 0.4}
+    tiny = {**person, "name": "awe", "certainty": "shown", "change": 0.001, "shrunk_after": 0.001}
+    changes = pd.DataFrame([person, axis, tiny], columns=list(CHANGE_COLUMNS))
+    assert [row["unit"] for row in changed_styles(changes, without=[])] == [named]
+
+
 def test_removed_and_new_effects_are_named_before_and_after():
     found = change_section(REMOVED, NEW, UNCHANGED)
     removed, new = (example.claim for example in found.examples)
