@@ -307,6 +307,14 @@ def test_a_name_is_escaped_once(run, tmp_path):
     assert page.count("a&lt;b") == 3 and "a<b" not in page and "&amp;lt;" not in page
 
 
+def test_which_answers_of_a_person_of_two_axes_count_is_said(run, tmp_path):
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    said = "Who is of several axes counts in the rates of each with the answers that were asked under it"
+    assert said not in audit_html(facts, sha256="")
+    facts["people"][1]["people"] = [*facts["people"][1]["people"], facts["people"][0]["people"][0]]
+    assert said in audit_html(facts, sha256="")
+
+
 def test_limits_have_the_order_of_the_names_of_outcomes():
     """JSON sorts names, and an audit is verified from it."""
     row = {"group": "x", "difference_low": 0.0, "difference_high": 0.1}

@@ -88,6 +88,8 @@ def decision(
     max_cost: float,
     has_serious_fall: bool = False,
     overall_rises: Sequence[Finding] = (),
+    in_language: bool = False,
+    language: str | None = None,
 ) -> Finding:
     """Return what a comparison advises, as a finding of the kind "decision", with what is against it and what is open.
 
@@ -105,11 +107,13 @@ def decision(
         max_cost: the largest cost, in %, that is called small.
         has_serious_fall: whether somebody's difference in something serious is shown to have fallen.
         overall_rises: findings on serious outcomes that more answers of all people have than before.
+        in_language: whether the difference in style is of the answers in the language of the requests only.
+        language: the name of this language; None if it is not known, or if there are several.
     """
     against = [*(Finding("serious_rise", found.values) for found in serious_rises), *overall_rises]
     still_open = []
     if direction == ROSE:
-        against.append(Finding("difference_rose"))
+        against.append(Finding("difference_rose", {"in_language": in_language, "language": language}))
     elif direction != FELL and not has_serious_fall:
         still_open.append(Finding("no_fall_shown"))
     low, high = left or (0.0, math.inf)

@@ -267,6 +267,8 @@ def _change_findings(
             max_cost=limits.max_cost,
             has_serious_fall=any(map(is_serious_fall, people)),
             overall_rises=overall_rises(changes.scores, serious_rises, language),
+            in_language=bool(group),
+            language=language,
         ),
     )
     return facts, named
@@ -300,7 +302,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         subtitle=compared_models(before, after),
         headline_value=headline_value(facts.size),
         headline_caption=words(facts.size),
-        verdict=f"{advice_text(facts.decision, facts.people)} {words(facts.verdict)}",
+        verdict=" ".join(filter(None, [advice_text(facts.decision, facts.people), words(facts.verdict)])),
         first_table=comparison_table(facts, are_cut=are_cut(facts.cautions)),
         explanations=[words(found) for found in facts.explanations if found.kind not in IN_TABLE],
         steps=comparison_steps(

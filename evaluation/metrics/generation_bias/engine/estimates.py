@@ -23,7 +23,7 @@ TOO_FEW = (
     "no template has two descriptors with two responses each, and descriptors are compared within a template; measure "
     "more descriptors, or give the same template to the prompts that you compare"
 )
-NO_STYLE = "no answer has a style"
+NO_STYLE = "no compared answer has a style"  # of a comparison, perhaps those in the requests' language only
 NO_COMMON = "no two descriptors have two common templates with a response; measure more descriptors, or more templates"
 NO_INTERVAL = "no interval: the responses vary within one cell at most"
 NOTHING_VARIES = "no interval: nothing varies between the templates of a descriptor"

@@ -50,6 +50,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import (
 from evenhand.evaluation.metrics.generation_bias.measures import (
     ALWAYS,
     FIELD,
+    OF_100,
     TAKEN,
     Context,
     Measure,
@@ -78,7 +79,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.same_terms import (
     has_same_offensiveness_classifier,
     tables_under_base,
 )
-from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People
+from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People, unit_text
 from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import COLUMN, find_format, format_of
@@ -271,7 +272,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     if not len(table):
         return Section(title)
     spreads = [score for score in scores if score.form == Form.SPREAD]
-    shown = table[(table["certainty"] == SHOWN) & (table["kind"] == columns.DESCRIPTOR)].head(MAX_ROWS)
+    shown = table[table["certainty"] == SHOWN].head(MAX_ROWS)
     rows = [effect_row(row) for row in table_rows(shown)]
     names = ("who: outcome", "answers", "average", "difference", "unit")
     is_tested = any(spread.p_value is not None for spread in spreads)
@@ -309,7 +310,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
 
 
 def effect_row(row: EffectRow) -> Row:
-    """Return a table row for a person whose answers are shown to differ in an outcome.
+    """Return a table row for a person or group whose answers are shown to differ in an outcome.
 
     It has the number of such answers, or their mean or typical value; the average over all people; and the difference
     with its interval.
@@ -320,6 +321,9 @@ def effect_row(row: EffectRow) -> Row:
     if row["scale"] == ValueKind.NUMBER:
         factor = 100
         unit = "percentiles"
+    elif row["scale"] == ValueKind.SHARE:  # also of a column, whose format does not know it
+        factor = 100
+        unit = OF_100
     kind = "typical" if row["scale"] == ValueKind.RATIO else "mean"
     decimals = decimals_of(row)
     answers = f"{kind} {number(factor * row['mean'], decimals)} (n = {row['n']:,.0f})"
@@ -328,8 +332,9 @@ def effect_row(row: EffectRow) -> Row:
     bounds = effect_interval(row, factor, decimals, sign=True)
     difference = Cell(number(factor * row["shrunk"], decimals, sign=True), bounds)
     average = Cell(number(factor * row["average"], decimals))
-    label = sanitize(f"{row['unit']}: {_outcome_label(row)}", 80)
-    return Row(label, (Cell(answers), average, difference, Cell(unit)))
+    is_group = row["kind"] in (columns.AXIS, columns.BUCKET)  # others are people, or levels of attributes
+    who = unit_text(row) if is_group else row["unit"]
+    return Row(sanitize(f"{who}: {_outcome_label(row)}", 80), (Cell(answers), average, difference, Cell(unit)))
 
 
 def decimals_of(row: EffectRow) -> int:

@@ -349,6 +349,22 @@ def test_a_model_that_refuses_everybody_more_does_not_ship():
     assert [each.values["outcome"].name for each in overall_rises(changes, [person], None)] == ["other_language"]
 
 
+def test_a_rise_is_said_once():
+    rise = [(0.0032, (0.003, 0.005)), (0.005, (0.005, 0.007)), (0.0018, (0.001, 0.003)), (-0.5, (-0.8, -0.2))]
+    found = decision(ROSE, (0.01, 0.05), [], [], max_size=5, max_cost=10, in_language=True, language="English")
+    said = "among the answers in English, style differs more between people after than before"
+    assert advice_text(found, []) == f"Do not ship it: {said}."
+    assert words(verdict_on(compared(rise))) == ""
+
+
+@pytest.mark.parametrize(("after", "said"), [(0.0018, "no change is shown"), (math.nan, "")])
+def test_nothing_is_said_of_a_change_of_an_undefined_size(after, said):
+    reason = "no compared answer has a style" if math.isnan(after) else None
+    sides = score(POOLED, 0.0032, (0.003, 0.005)), score(POOLED, after, None, reason=reason)
+    found = size_change(*sides, None, is_shown=False)
+    assert words(Finding("style_changed", found.values)) == said
+
+
 def test_a_fall_of_something_serious_is_a_fall():
     limits = {"max_size": 5, "max_cost": 10}
     fell = decision(UNCHANGED, (0.01, 0.04), [SMALL], [], **limits, has_serious_fall=True)

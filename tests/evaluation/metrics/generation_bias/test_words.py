@@ -11,9 +11,10 @@ import pytest
 
 import evenhand.evaluation.metrics.generation_bias as family
 from evenhand.evaluation.facts import Finding
+from evenhand.evaluation.metrics.generation_bias.decision import decision
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
 from evenhand.evaluation.metrics.generation_bias.verdict import StyleScores, comparison_verdict
-from evenhand.evaluation.metrics.generation_bias.words import FILES, note, words
+from evenhand.evaluation.metrics.generation_bias.words import FILES, advice_text, note, words
 from evenhand.evaluation.report.words import has_sentence
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 from tests.evaluation.metrics.generation_bias.golden_pages import (
@@ -180,6 +181,8 @@ def test_a_comparison_says_what_both_levels_and_the_change_say(before, after, na
     found = comparison_verdict(StyleScores(old, new, difference, reduction), [], are_tested=True)
     is_shown = found.values.get("direction") in ("rose", "fell")
     verdict = words(found)
+    if found.values.get("direction") == "rose":  # which the advice says
+        verdict = f"{advice_text(decision('rose', None, [], [], max_size=5, max_cost=10), [])} {verdict}".strip()
     size = size_change(old, new, reduction, is_shown=is_shown)
     assert is_well_formed(verdict) and is_well_formed(words(size)) == is_shown, (verdict, words(size))
     if "undefined" in (before, after):

@@ -11,7 +11,11 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import _has_common_terms, with_absent_outcomes
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
+    _has_common_terms,
+    outcome_section,
+    with_absent_outcomes,
+)
 from evenhand.evaluation.score import BiasScore, Form, find_score
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import GENERATION_BIAS, family_config
@@ -81,3 +85,17 @@ def test_answers_in_the_language_of_their_request_are_in_no_other_one():
     language, other = (find_score(found.scores, name, Form.SPREAD) for name in ("language", "other_language"))
     assert language.value == pytest.approx(3**-0.5) and language.p_value < 0.05
     assert (other.value, other.p_value) == (0, 1)
+
+
+def test_shown_differences_are_also_of_groups_and_shares_of_a_column_are_of_100():
+    """Of 36 answers to blind people, 25 deny; of all answers, 0.3 do. The column has no unit of its own."""
+    person = {"kind": "descriptor", "unit": "blind", "axis": "ability", "outcome": "loan", "name": "deny"}
+    numbers = {"mean": 25 / 36, "average": 0.3, "effect": 25 / 36 - 0.3, "shrunk": 0.35, "low": 0.04, "high": 0.53}
+    row = {**person, **numbers, "certainty": "shown", "n": 36.0, "hits": 25.0, "scale": "share"}
+    group = {**row, "kind": "axis", "unit": "ability", "n": 72.0, "hits": 50.0}
+    table = outcome_section([], pd.DataFrame([row, group])).tables[1]
+    assert [row.label for row in table.rows] == ["blind: loan: deny", "ability (group): loan: deny"]
+    assert [[cell.text for cell in row.cells] for row in table.rows] == [
+        ["25 of 36", "30.00", "+35.00", "answers of 100"],
+        ["50 of 72", "30.00", "+35.00", "answers of 100"],
+    ]
