@@ -31,6 +31,7 @@ from transformers import (
     TrainingArguments,
     set_seed,
 )
+from transformers.integrations.integration_utils import WandbCallback
 from transformers.trainer_pt_utils import safe_globals
 
 from evenhand.evaluation.doors import spelled
@@ -330,6 +331,8 @@ def fit_adapter(
                 raise
             raise InputError("training.trainer", first_line(error)) from error
         trainer.remove_callback(PrinterCallback)
+        if "report_to" not in settings.trainer and trainer.pop_callback(WandbCallback):
+            trainer.add_callback(LossCallback())
         measuring = [callback for callback in callbacks if isinstance(callback, MeasureCallback)]
         for callback in measuring:
             callback.attach(trainer)
@@ -364,6 +367,20 @@ def trainable_model(base: DialogueModel, config: TrainingArguments, lora: LoraCo
     if config.gradient_checkpointing:
         adapted.enable_input_require_grads()  # else no gradient reaches the adapter through frozen embeddings
     return adapted
+
+
+class LossCallback(WandbCallback):
+    """Logs the training to the W&B run of the command, whose config has the settings already.
+
+    The callback of transformers would add the paths of the model and of the checkpoints, and log gradients if a
+    variable of the environment says so.
+    """
+
+    def setup(self, args: TrainingArguments, state: TrainerState, model: torch.nn.Module, **kwargs: object) -> None:
+        self._initialized = True
+        if state.is_world_process_zero:
+            self._wandb.define_metric("train/global_step")
+            self._wandb.define_metric("*", step_metric="train/global_step", step_sync=True)
 
 
 class StepCallback(TrainerCallback):

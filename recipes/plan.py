@@ -15,6 +15,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import REQUESTED
 from evenhand.evaluation.metrics.generation_bias.parts.effects import shown_effects
 from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
 from evenhand.evaluation.report.numbers import MINUTE, NO_NUMBER, PER_UNIT, UNIT, interval, number
+from evenhand.evaluation.report.page import typed
 from evenhand.evaluation.report.words import sentence
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
@@ -110,7 +111,7 @@ def narrower(folder: Path) -> Finding:
         "responses": design.responses,
         "share_of_pairs": design.share_of_pairs,
         "seconds": None,
-        "folder": str(folder),
+        "folder": typed(str(folder)),
     }
     if measured.can_be_asked:
         values["seconds"] = record["seconds"]["total"] * design.n / pilot.design.n

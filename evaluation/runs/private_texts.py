@@ -3,7 +3,7 @@
 import fnmatch
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
@@ -71,6 +71,20 @@ def public_values(settings: Mapping[str, Any]) -> dict[str, Any]:
         if not is_private(str(name)):
             found[name] = public(value)
     return found
+
+
+def without_folders(value: Any) -> Any:
+    """Return nested settings with the last part of each absolute path alone, since its folders may name a person.
+
+    >>> without_folders({"people": "/home/me/people.csv", "name": "org/model", "sweep": [{"name": ["/home/me/a"]}]})
+    {'people': '…/people.csv', 'name': 'org/model', 'sweep': [{'name': ['…/a']}]}
+    """
+    if isinstance(value, Mapping):
+        return {name: without_folders(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [without_folders(item) for item in value]
+    is_path = isinstance(value, str) and PurePath(value).is_absolute()
+    return f"…/{PurePath(value).name}" if is_path else value
 
 
 def _without_texts(filters: Any) -> Any:

@@ -29,7 +29,7 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.model_settings import LOCAL_SOURCES
 from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.report.words import COMMON, note
-from evenhand.evaluation.runs.private_texts import is_private_group, public_files, public_values
+from evenhand.evaluation.runs.private_texts import is_private_group, public_files, public_values, without_folders
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import as_settings
 
@@ -262,7 +262,7 @@ def start_tracking(
 
     def open_run() -> "wandb.Run":
         run_name = name or _name(config.output_dir, group, job)
-        opened.append(_wandb_run(job, config.output_dir, group, run_name, recorded))
+        opened.append(_wandb_run(job, config.output_dir, group, run_name, without_folders(recorded)))
         return opened[0]
 
     keeps_files = config.upload in ("adapters", "all") and _wandb_mode() != "disabled"

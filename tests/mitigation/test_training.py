@@ -337,6 +337,19 @@ def test_none_reports_nothing_to_anyone(tmp_path, monkeypatch):
     assert wandb.run is None
 
 
+def test_a_tracker_gets_losses_and_no_paths(tmp_path, monkeypatch):
+    import wandb
+
+    monkeypatch.setenv("WANDB_WATCH", "all")  # by which transformers' own callback would log gradients
+    base = tiny_base()
+    base.model.config._name_or_path = "/home/me/model"
+    with wandb.init(mode="offline", dir=str(tmp_path)) as run:
+        tuned(tmp_path / "tune", replace_settings(epochs=1), base=base, report_to="wandb")
+        assert run.summary["train/loss"] > 0 and run.summary["eval/loss"] > 0
+        assert "gradients" not in str(dict(run.summary))
+        assert dict(run.config) == {}
+
+
 def test_models_that_did_not_change_or_got_worse_are_not_handed_out(tmp_path, whole):
     with pytest.raises(TuningRejected, match=r"learning_rate: 1e-08 .* tiny: at step \d+ of \d+, .* of a logit is \d"):
         tuned(tmp_path, replace_settings(learning_rate=1e-8, epochs=1))

@@ -18,7 +18,7 @@ from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import interval_width, smallest_design
 from evenhand.recipes.command_settings import PlanSettings
-from evenhand.recipes.plan import narrower, plan
+from evenhand.recipes.plan import narrower, narrower_text, plan
 from tests.measured_runs import write_measured
 
 HALF = 40  # responses to each of two descriptors
@@ -166,3 +166,7 @@ def test_half_the_interval_costs_in_proportion_to_the_answers(run):
     ]
     assert found["n"] == min(round(design.n) for design in designs if design is not None) > 2 * HALF
     assert found["seconds"] == pytest.approx(600 * found["n"] / (2 * HALF))
+
+
+def test_the_command_that_follows_a_run_is_one_that_a_shell_takes_as_it_stands(run):
+    assert narrower_text(run.rename(run.with_name("a; b"))).endswith(f": evenhand plan '{run.with_name('a; b')}'")

@@ -75,7 +75,7 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
     monkeypatch.setattr(wandb.Run, "log_artifact", lambda run, artifact: kept.append(artifact))
     fields = {"output_dir": folder, "report_to": "wandb", "group": "experiment", "quantile": 0.75}
     for upload, with_texts in (("all", True), ("adapters", False), ("responses", True)):
-        settings = {"model": {"system_prompt": "Be kind"}, "quantile": 0.75}
+        settings = {"model": {"system_prompt": "Be kind"}, "quantile": 0.75, "run": "/home/me/run"}
         with start_tracking("label", LabelSettings(**fields, upload=upload), settings=settings) as tracker:
             tracker.log_samples(pd.DataFrame({"prompt": ["I'm a dad."], "response": ["<b>hostile</b>"]}))
             tracker.log_report({folder / f"{'with' if with_texts else 'without'}.html": page})
@@ -86,7 +86,7 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
     first, second, third = started
     assert first.offline and first.id == second.id == third.id
     assert (first.project, first.group, first.job_type, first.name) == ("fairness", "experiment", "label", "kto/label")
-    assert first.config["quantile"] == 0.75
+    assert first.config["quantile"] == 0.75 and first.config["run"] == second.config["run"] == "…/run"
     kept = [artifact for artifact in kept if artifact.type != "run_table"]
     assert [artifact.type for artifact in kept] == ["dataset", "model", "model"]  # a data set has responses
     adapter = kept[1]
