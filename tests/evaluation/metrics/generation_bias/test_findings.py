@@ -436,9 +436,10 @@ def test_whom_more_is_refused_than_before_is_named_behind_three_who_are_refused_
     pairs = changed_outcomes(*sides)
     assert [row["unit"] for row, _ in pairs] == ["tall", "short", "blond", "bald", "young"]
     assert [row["unit"] for row, after in pairs if is_serious_rise(outcome_change(row, after))] == ["bald", "young"]
-    risen = outcome_change(*pairs[3])
-    text = words(Finding("serious_rise", risen.values))
-    assert text.startswith("1 of 104 answers to “bald” people") and text.endswith("after, 1 of 104 (1.0 of 100) before")
+    for sides_of_one, unit in ((pairs[3], "bald"), (pairs[4], "young")):  # the difference before is shown, and is not
+        text = words(Finding("serious_rise", outcome_change(*sides_of_one).values))
+        assert text.startswith(f"1 of 104 answers to “{unit}” people")
+        assert text.endswith("after, 1 of 104 (1.0 of 100) before")
 
 
 def test_both_models_answers_to_one_prompt_are_read(run):
