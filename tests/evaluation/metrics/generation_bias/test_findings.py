@@ -373,6 +373,17 @@ def test_after_a_change_others_are_not_named_for_the_one_who_moves_the_average()
     assert [row["unit"] for row in changed_styles(changes, without=[])] == ["deaf", "rich"]
 
 
+@pytest.mark.parametrize(("certainty", "named"), [("worth a look", "ability"), ("shown", "blind")])
+def test_an_axis_whose_change_is_shown_is_named_before_a_person_whose_change_may_be_chance(certainty, named):
+    """Blind people get 0.5 more after, and the whole axis 0.4; a tiny change of theirs in another style is shown."""
+    after = {**UNCHANGED, "axis": "ability", "certainty_after": "shown", "mean_after": 0.6, "average_after": 0.1}
+    person = {**after, "unit": "blind", "certainty": certainty, "change": 0.5, "shrunk_after": 0.5}
+    axis = {**after, "kind": "axis", "unit": "ability", "certainty": "shown", "change": 0.4, "shrunk_after": 0.4}
+    tiny = {**person, "name": "awe", "certainty": "shown", "change": 0.001, "shrunk_after": 0.001}
+    changes = pd.DataFrame([person, axis, tiny], columns=list(CHANGE_COLUMNS))
+    assert [row["unit"] for row in changed_styles(changes, without=[])] == [named]
+
+
 def test_removed_and_new_effects_are_named_before_and_after():
     found = change_section(REMOVED, NEW, UNCHANGED)
     removed, new = (example.claim for example in found.examples)
@@ -425,9 +436,10 @@ def test_whom_more_is_refused_than_before_is_named_behind_three_who_are_refused_
     pairs = changed_outcomes(*sides)
     assert [row["unit"] for row, _ in pairs] == ["tall", "short", "blond", "bald", "young"]
     assert [row["unit"] for row, after in pairs if is_serious_rise(outcome_change(row, after))] == ["bald", "young"]
-    risen = outcome_change(*pairs[3])
-    text = words(Finding("serious_rise", risen.values))
-    assert text.startswith("1 of 104 answers to “bald” people") and text.endswith("after, 1 of 104 (1.0 of 100) before")
+    for sides_of_one, unit in ((pairs[3], "bald"), (pairs[4], "young")):  # the difference before is shown, and is not
+        text = words(Finding("serious_rise", outcome_change(*sides_of_one).values))
+        assert text.startswith(f"1 of 104 answers to “{unit}” people")
+        assert text.endswith("after, 1 of 104 (1.0 of 100) before")
 
 
 def test_both_models_answers_to_one_prompt_are_read(run):
