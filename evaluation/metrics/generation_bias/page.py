@@ -219,12 +219,7 @@ def _change_findings(
     new = comparable_levels(after.scores, changes.scores, "after")
     limits = _limits(changes)
     group = style_group(changes.scores, Kind.DIFFERENCE)
-    style = StyleScores(
-        before=find_headline(old, Kind.LEVEL, group),
-        after=find_headline(new, Kind.LEVEL, group),
-        difference=find_headline(changes.scores, Kind.DIFFERENCE, group),
-        reduction=find_headline(changes.scores, Kind.REDUCTION, group),
-    )
+    style = _style_scores(old, new, changes.scores, group)
     language = request_language(before) or request_language(after)
     are_tested = len(read_effects(changes, EFFECT_CHANGES)) > 0
     verdict = comparison_verdict(
@@ -272,6 +267,17 @@ def _change_findings(
         ),
     )
     return facts, named
+
+
+def _style_scores(
+    old: Sequence[BiasScore], new: Sequence[BiasScore], changes: Sequence[BiasScore], group: Mapping[str, str]
+) -> StyleScores:
+    return StyleScores(
+        before=find_headline(old, Kind.LEVEL, group),
+        after=find_headline(new, Kind.LEVEL, group),
+        difference=find_headline(changes, Kind.DIFFERENCE, group),
+        reduction=find_headline(changes, Kind.REDUCTION, group),
+    )
 
 
 def _limits(changes: FamilyRun) -> ComparisonSettings:
