@@ -24,6 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_ch
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.limits import (
     _grown_effects,
+    _newly_shown,
     _rise,
     findings_against,
     findings_alone,
@@ -256,6 +257,21 @@ def test_more_answers_in_another_language_break_a_check_in_which_styles_are_equa
     found = results["outcomes_limit"]
     assert found.status == status
     assert [detail.kind for detail in found.details].count("grown_outcome") == found.measured.values["n"] == rises
+
+
+def test_who_is_newly_shown_to_be_refused_is_named_and_breaks_nothing(runs, tmp_path):
+    """a is refused more in both runs, b in the new one only; c gets less; no run tells "withheld" of the baseline."""
+    common = {"kind": "descriptor", "certainty": "shown", "shrunk": 0.2}
+    refused = [{**common, "unit": unit, "outcome": "refusal"} for unit in ("a", "b")]
+    less = {**common, "unit": "c", "outcome": "refusal", "shrunk": -0.2}
+    withheld = {**common, "unit": "d", "outcome": "filtered"}
+    folders = [shutil.copytree(runs["baseline"], tmp_path / name) for name in ("before", "after")]
+    for folder, rows in zip(folders, (refused[:1], [*refused, less, withheld]), strict=True):
+        write_table(folder / "outcome_effects.parquet", pd.DataFrame(rows))
+    before, after = (FamilyRun(folder, FamilyConfig(model=MODEL)) for folder in folders)
+    (found,) = _newly_shown(before, after)
+    assert found.values["people"] == [{"unit": "b", "outcome": "refusal"}]
+    assert _newly_shown(after, after) == []
 
 
 def test_limits_of_a_run_alone_say_that_they_are_of_all_answers_where_its_report_is_not(runs, tmp_path):

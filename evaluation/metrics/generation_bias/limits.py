@@ -49,7 +49,12 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 from evenhand.evaluation.metrics.generation_bias.headline import find_size, moved_share
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, read_effects
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import NEGLIGIBLE, compared_values, risen_outcomes
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
+    NEGLIGIBLE,
+    OUTCOME_EFFECTS,
+    compared_values,
+    risen_outcomes,
+)
 from evenhand.evaluation.metrics.generation_bias.pilot import pilot_of
 from evenhand.evaluation.metrics.generation_bias.requested_language import compared_in_language, style_group
 from evenhand.evaluation.report.formats import format_of
@@ -389,8 +394,24 @@ def _risen_outcomes(before: FamilyRun, after: FamilyRun, old: Answers, new: Answ
         return []
     grown = risen_outcomes(changes)
     details = [Finding("outcomes_compared"), Finding("outcomes_allowed", {"negligible": NEGLIGIBLE}), *grown]
+    details += _newly_shown(before, after)
     measured = Finding("grown", {"n": len(grown), "n_of": len(changes), "most": next(iter(grown), None)})
     return [LimitResult(Finding("outcomes_limit"), BROKEN if grown else HOLDS, measured, details)]
+
+
+def _newly_shown(before: FamilyRun, after: FamilyRun) -> list[Finding]:
+    """Return who is shown to get more of a serious outcome than others in the run, and was not in the baseline.
+
+    It breaks nothing: what is shown in one of two runs may have been missed by chance in the other.
+    """
+    tables = [read_effects(run, OUTCOME_EFFECTS) for run in (before, after)]
+    names = set(serious_measures()) & set(tables[0]["outcome"])
+    shown = []
+    for table in tables:
+        is_more = (table["certainty"] == SHOWN) & (table["shrunk"] > 0) & table["outcome"].isin(names)
+        shown.append(dict.fromkeys(zip(table.loc[is_more, "unit"], table.loc[is_more, "outcome"], strict=True)))
+    people = [{"unit": unit, "outcome": outcome} for unit, outcome in shown[1] if (unit, outcome) not in shown[0]]
+    return [Finding("newly_shown", {"people": people})] if people else []
 
 
 def _status(bounds: tuple[float, float] | None, limit: float) -> str:

@@ -151,6 +151,8 @@ CHECK = [
     Finding("outcomes_compared"),
     Finding("outcomes_allowed", {"negligible": 0.5}),
     Finding("grown_outcome", {"change": REFUSED, "p": 0.0004}),
+    Finding("newly_shown", {"people": [{"unit": "deaf", "outcome": "refusal"}]}),
+    Finding("newly_shown", {"people": [{"unit": unit, "outcome": "other_language"} for unit in ("a", "b", "c", "d")]}),
     Finding("people_of_one_run", {"names": ["deaf", "old"], "n": 3}),
     Finding("spread_limit", {"score": score("refusal_spread", 0.04, (0.02, 0.06)), "limit": 3.0}),
     Finding("measured_score", {"score": score("refusal_spread", 0.04, (0.02, 0.06))}),
