@@ -86,7 +86,7 @@ class CheckpointSettings(NamedSettings):
 
 
 class ModelSettings(CheckpointSettings):
-    """Settings of a measured model, loaded or on a server, and its system prompt. A string is short for its name."""
+    """Settings of a measured model, loaded or on a server, and its system prompt. A string is the model's name."""
 
     dtype: Dtype = Field(
         default=AUTO,
@@ -292,7 +292,7 @@ class ResponseFileSettings(NamedSettings):
 
 
 def _day(name: str, value: str | None) -> date | None:
-    """Return the day that a setting names; InputError if it is none."""
+    """Return the date in a setting; InputError if it is not a date."""
     try:
         return None if value is None else date.fromisoformat(value)
     except ValueError:

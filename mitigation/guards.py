@@ -23,7 +23,7 @@ MAX_CHECKED_TOKENS = 20
 IN_A_LOOP = "in a loop, delete this tuning's folder: its measurements are kept"
 # If no logit changes by more, every token's probability changes by less than 0.2 %: the weights were not applied.
 MIN_LOGIT_CHANGE = 1e-3
-MAX_OTHER_LOSS = 0.02  # nats that a loss may have beside that of tokens, such as one that balances experts
+MAX_OTHER_LOSS = 0.02  # nats by which a loss may differ, such as by a term that balances experts
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class OutputChange:
 
 @torch.no_grad()
 def check_next_token_loss(base: DialogueModel) -> None:
-    """Raise InputError if the loss of a causal model is not of the next token: XLM and XLNet do not shift labels."""
+    """Raise InputError if a causal model's loss compares predictions with another token than the next (XLM, XLNet)."""
     ids = torch.arange(4, device=base.model.device)[None]
     output = base.model(input_ids=ids, labels=ids)
     expected = cross_entropy(output.logits[0, :-1].float(), ids[0, 1:])

@@ -138,7 +138,7 @@ def maps_card(
         facts: the content of evenhand.json.
         further: additional rows of the card's table.
         base: the model that was tuned, which may have no weights.
-        decoding: of exported maps, the content of generation_config.json beside them.
+        decoding: of exported maps, the content of the generation_config.json in their folder.
         results: a section on the scores before and after tuning.
     """
     training = facts["training"]

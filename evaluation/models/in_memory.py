@@ -76,7 +76,7 @@ def check_saved(model: "PreTrainedModel", name: str, *, trust_remote_code: bool 
 
 
 def weights_sha256(model: "torch.nn.Module") -> str:
-    """Return the SHA-256 of a model's weights and, if it has adapters, of which of them act, and how strongly."""
+    """Return a SHA-256 of a model's weights and of the active adapters of each layer, with their scaling."""
     import torch
 
     digest = hashlib.sha256()

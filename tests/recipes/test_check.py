@@ -128,7 +128,7 @@ def test_whom_one_run_alone_asks_about_is_named(runs, tmp_path):
 
 
 def test_who_has_other_prompts_in_each_run_is_named(runs, tmp_path):
-    """Both runs ask about "b", of whom they have no prompt in common, as if the axis had been renamed."""
+    """Both runs ask about "b", but in different prompts, as if the axis had been renamed."""
     folder = shutil.copytree(runs["baseline"], tmp_path / "run")
     prompts = read_table(folder / "prompts.parquet")
     is_b = prompts["descriptor"] == "b"

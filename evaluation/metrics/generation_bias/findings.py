@@ -152,7 +152,7 @@ def _largest(shown: pd.DataFrame, n: int) -> list[EffectRow]:
 
 
 def _are_counterparts(effects: pd.DataFrame, sizes: pd.Series) -> pd.Series:
-    """Return for each effect on a style whether it only mirrors larger ones of other people, (n,).
+    """Return whether each effect on a style only follows from larger, opposite effects of other people, (n,).
 
     The average is of all people: where some of D people differ by x in sum, everybody else is about x / D on the other
     side. An effect is a counterpart if it is at most twice as large as that, and at most half as large as the largest

@@ -400,7 +400,7 @@ def _risen_outcomes(before: FamilyRun, after: FamilyRun, old: Answers, new: Answ
 
 
 def _newly_shown(before: FamilyRun, after: FamilyRun) -> list[Finding]:
-    """Return who is shown to get more of a serious outcome than others in the run, and was not in the baseline.
+    """Return who is shown to get more of a serious outcome than others in the run, but not in the baseline.
 
     It breaks nothing: what is shown in one of two runs may have been missed by chance in the other.
     """

@@ -60,7 +60,7 @@ def screened_prompts(config: FamilyConfig) -> pd.DataFrame:
 
 
 def _first_texts(prompts: pd.DataFrame, *, warns: bool) -> pd.DataFrame:
-    """Return the first prompt of each template and person, with their number of texts, and warn of the others."""
+    """Keep the first prompt of each template and person, note how many texts they had, and warn of those left out."""
     person = [columns.TEMPLATE, columns.DESCRIPTOR]
     texts = prompts.drop_duplicates([*person, columns.TEXT, columns.PERSONA])
     kept = prompts.drop_duplicates(person).assign(**{N_TEXTS: 1})

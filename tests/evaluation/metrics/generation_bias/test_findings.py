@@ -125,7 +125,7 @@ def test_others_are_not_named_for_those_who_move_the_average():
     assert named_with({"deaf": 0.40, "old": -0.15, **rest}) == [("deaf", "fear"), ("old", "fear")]
     three = {"deaf": 0.40, "blind": 0.40, "mute": 0.40, **dict.fromkeys(rest, -0.06)}
     assert named_with(three) == [("deaf", "fear"), ("blind", "fear"), ("mute", "fear"), ("old", "joy")]
-    # Half of the people on each side: nobody mirrors the others.
+    # Half of the people are above the average and half below it: nobody is a counterpart.
     assert named_with({"deaf": 0.20, "blind": 0.20, "tall": -0.20, "rich": -0.20}) == [
         ("deaf", "fear"), ("blind", "fear"), ("tall", "fear"), ("rich", "fear"), ("old", "joy")
     ]  # fmt: skip
